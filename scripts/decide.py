@@ -8,8 +8,8 @@ import sys
 
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.common.scripting import parser_of, run
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import COST_TABLES
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide, left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
@@ -21,7 +21,7 @@ log = logging.getLogger("ckptbench")
 
 def main(options: argparse.Namespace) -> None:
     rates = read_rates(options.rates)
-    choices = Choices.parse(options.choices)
+    choices = DecisionSection.model_validate_json(options.choices)
     if options.numbers:
         costs, checked = read_given(options.numbers), VALIDATION.rows([])
     else:

@@ -8,7 +8,7 @@ import sys
 
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.scripting import parser_of, run
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.rates import read_rates
 from ckptbench.own.record import OwnStudy, check_asked
@@ -23,7 +23,7 @@ def main(options: argparse.Namespace) -> None:
     for cell in cells:
         check_asked(options.runs / cell.id, cell)
     runs = read_runs(options.runs / cell.id for cell in cells)
-    choices = Choices.parse(options.choices)
+    choices = DecisionSection.model_validate_json(options.choices)
     tables = own_tables(runs, read_rates(options.rates), choices)
     for line in left_out(tables["decision_costs"], choices):
         log.warning("%s", line)

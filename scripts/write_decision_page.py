@@ -7,7 +7,7 @@ import sys
 
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.common.scripting import parser_of, run, write_text
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.rates import read_rates
 from ckptbench.report.page.html import page
 
@@ -15,7 +15,12 @@ from ckptbench.report.page.html import page
 def main(options: argparse.Namespace) -> None:
     costs = read_tables(options.tables, ["decision_costs"])["decision_costs"]
     answer = options.answer.read_text(encoding="utf-8") if options.answer else ""
-    text = page(costs, read_rates(options.rates), Choices.parse(options.choices), answer=answer)
+    text = page(
+        costs,
+        read_rates(options.rates),
+        DecisionSection.model_validate_json(options.choices),
+        answer=answer,
+    )
     write_text(options.output, text)
 
 

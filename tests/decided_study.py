@@ -11,18 +11,12 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.inputs import DECISION_COSTS
 
 ROOT = Path(__file__).resolve().parents[1]
 RATES = ROOT / "config" / "failures"
-CHOICES = Choices(
-    rate="llama3",
-    gpus=(1024, 16384, 131072),
-    survivable=0.77,
-    replacement_minutes=60.0,
-    gpus_per_node=8,
-)
+CHOICES = DecisionSection(gpus=[1024, 16384, 131072])
 SHARED = {
     "framework": "pytorch", "model": "resnet50", "dataset": "digits", "batch_size": 32, "epochs": 3, "deterministic": False,
     "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6, "copied": False, "growth": "",

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ckptbench.config import study as config
+from ckptbench.config.decision import DecisionSection
 from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
@@ -22,7 +23,7 @@ MODELS = (
     config.CheckpointSection,
     config.ListedFailure,
     config.LimitSection,
-    config.DecisionSection,
+    DecisionSection,
     OwnSection,
     FailureFile,
     GivenCosts,

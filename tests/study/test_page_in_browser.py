@@ -370,7 +370,7 @@ def test_numbers_are_read_as_python_reads_them(browser: Browser) -> None:
 def test_a_changed_number_of_survivors_is_taken(browser: Browser, rates: dict[str, FailureRate]) -> None:  # fmt: skip
     choose(browser, "from", titled(browser, PYTORCH, "ulfm"))
     browser.run("start.choices.survivable = 0.5; start.choices.replacement_minutes = 15; show()")
-    choices = replace(CHOICES, survivable=0.5, replacement_minutes=15.0)
+    choices = CHOICES.model_copy(update={"survivable": 0.5, "replacement_minutes": 15.0})
     assert_shows(browser, of_python("ulfm", rates["llama3"], 4, 40, choices), "native")
 
 

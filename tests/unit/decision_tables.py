@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from figure_tables import Study
 
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS, STARTS
@@ -16,9 +16,7 @@ from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CHOICES = Choices(
-    rate="llama3", gpus=(1024, 131_072), survivable=0.77, replacement_minutes=60, gpus_per_node=8
-)
+CHOICES = DecisionSection(gpus=[1024, 131_072])
 MEASURED = {
     "framework": "pytorch",
     "model": "resnet50",

@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 from test_given_costs import EXAMPLE
 
-from ckptbench.config.study import DecisionSection
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import inputs, sampling
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
@@ -25,9 +24,7 @@ from ckptbench.decide.storage import Storage
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
 RATES = read_rates(FAILURES)
 (LLAMA,) = (rate for rate in RATES if rate.name == "llama3")
-CHOICES = Choices(
-    rate="llama3", gpus=(1024, 16384), survivable=0.8, replacement_minutes=30, gpus_per_node=8
-)
+CHOICES = DecisionSection(gpus=[1024, 16384], survivable=0.8, replacement_minutes=30)
 COSTS = read_given(EXAMPLE)
 
 
@@ -247,7 +244,7 @@ def test_failures_that_survivors_go_on_from_need_no_level() -> None:
 def test_more_gpus_than_were_measured_are_projected_and_no_others(told: pd.DataFrame) -> None:
     assert set(told["gpus"]) == {512, 1024, 16384}
     assert (told["projected"] == (told["gpus"] > 512)).all()
-    fewer = advice(COSTS, [LLAMA], replace(CHOICES, gpus=(8, 512, 600)))
+    fewer = advice(COSTS, [LLAMA], CHOICES.model_copy(update={"gpus": [8, 512, 600]}))
     assert set(fewer["gpus"]) == {512, 600}
 
 

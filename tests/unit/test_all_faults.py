@@ -31,15 +31,12 @@ RATES = [
 WRONG = [-5, 0, float("nan"), float("inf"), -float("inf"), "64", True, [], {}, 10**400, "a\0b", {"value": 1}]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", [read_rates, lambda folder: read_failure_files(folder, "a")])
-def test_the_files_of_all_rates_are_told_at_once(
-    tmp_path: Path, read: Callable[[Path], object]
-) -> None:
+def test_the_files_of_all_rates_are_told_at_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         rate = {"title": name, "counts": "all", "mean_gpu_hours": -1, "gpus": 0}
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(rate))
     with pytest.raises(ConfigError) as caught:
-        read(tmp_path)
+        read_rates(tmp_path)
     words = str(caught.value).splitlines()
     assert [line.partition(".yaml: ")[2].split()[0] for line in words] == ["gpus", "mean_gpu_hours"] * 2  # fmt: skip
 

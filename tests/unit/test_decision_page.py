@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import pytest
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide import sampling
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.report.commands.tables import usual
 from ckptbench.report.page.html import page
@@ -138,7 +136,7 @@ def test_without_a_study_it_starts_with_an_example(
 
 def test_a_rate_that_is_not_there_is_refused(rates: list[FailureRate]) -> None:
     with pytest.raises(ConfigError, match=r"decision.rate is mine: use one of .*llama3"):
-        payload(costs(), rates, replace(CHOICES, rate="mine"))
+        payload(costs(), rates, CHOICES.model_copy(update={"rate": "mine"}))
 
 
 def test_the_calculator_in_docs_is_up_to_date() -> None:
@@ -184,16 +182,3 @@ def test_names_cannot_end_a_script(rates: list[FailureRate]) -> None:
     assert spoilt not in text
     (start,) = re.findall(r'id="start">\n(.*?)\n</script>', text)
     assert spoilt in json.loads(start)["cases"][0]["source"]
-
-
-@pytest.mark.parametrize("text", ["3", "{", '{"rate": "llama3"}', '{"gpus": 3}'])
-def test_choices_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(
-        ConfigError, match="rate, gpus, survivable, replacement_minutes, gpus_per_node"
-    ):
-        Choices.parse(text)
-
-
-def test_choices_are_read() -> None:
-    text = '{"rate": "llama3", "gpus": [1024, 16384, 131072], "survivable": 0.77, "replacement_minutes": 60, "gpus_per_node": 8}'
-    assert Choices.parse(text) == CHOICES

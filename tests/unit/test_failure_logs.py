@@ -13,7 +13,7 @@ from ckptbench.common.errors import DataError
 from ckptbench.decide import rates
 from ckptbench.decide.clock import seconds_of as moment
 from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log
-from ckptbench.decide.watched import LogOptions, Watched
+from ckptbench.decide.watched import Watched
 
 HOUR = 3600
 
@@ -40,10 +40,10 @@ def test_eight_failures_at_once_and_eight_one_a_day_are_nine(tmp_path: Path) -> 
     times = [HOUR + second for second in range(8)] + [day * 24 * HOUR for day in range(1, 9)]
     (tmp_path / "log.csv").write_text("\n".join(["time", *map(str, times)]))
     options = {"gpus": 1, "begin": moment(0), "end": moment(386 * HOUR)}
-    merged = read_log(tmp_path / "log.csv", LogOptions(**options))
+    merged = read_log(tmp_path / "log.csv", **options)
     assert (merged.failures, merged.log and merged.log.found) == (9, 16)
     assert merged.mean_gpu_hours == pytest.approx((386 - 9 / 6) / 9)
-    apart = read_log(tmp_path / "log.csv", LogOptions(**options, restart_s=0))
+    apart = read_log(tmp_path / "log.csv", **options, restart_minutes=0)
     assert apart.mean_gpu_hours == pytest.approx(386 / 16)
     assert next(merged.said()) == "16 failures in 384 GPU-hours; 7 within one restart of another, counted with it"  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_the_interval_of_a_count_is_garwoods(failures: int, limits: tuple[float,
 
 def test_a_log_without_failures_gives_a_bound(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("time\n")
-    rate = read_log(tmp_path / "log.csv", LogOptions(gpus=8, begin=moment(0), end=moment(30 * HOUR)))  # fmt: skip
+    rate = read_log(tmp_path / "log.csv", gpus=8, begin=moment(0), end=moment(30 * HOUR))  # fmt: skip
     assert (rate.is_bound, rate.mean_gpu_hours, rate.lo, rate.hi) == (True, 80, 80, math.inf)
     assert list(rate.said()) == [
         "0 failures in 240 GPU-hours",
@@ -107,7 +107,7 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
 ) -> None:
     path = tmp_path / "times.txt"
     path.write_text("2026-01-05T03:00\n2026-01-05T01:00\n2026-01-05T07:00\n")
-    rate = read_log(path, LogOptions(gpus=2, restart_s=0))
+    rate = read_log(path, gpus=2, restart_minutes=0)
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
     assert list(rate.said()) == ["2 failures in 12 GPU-hours"]
     path.write_text("2026-01-05T03:00\n")
@@ -126,7 +126,7 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
 def test_a_log_shorter_than_a_restart_gives_no_rate(tmp_path: Path, times: str) -> None:
     (tmp_path / "log.csv").write_text(times)
     with pytest.raises(DataError, match="no time was watched but within one restart of a failure"):
-        read_log(tmp_path / "log.csv", LogOptions(gpus=3))
+        read_log(tmp_path / "log.csv", gpus=3)
 
 
 def test_the_hour_that_autumn_repeats_is_read(tmp_path: Path) -> None:
@@ -134,6 +134,6 @@ def test_the_hour_that_autumn_repeats_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("time\n2026-10-25T02:50:00\n2026-10-25T02:10:00\n2026-10-25T02:50:00\n2026-10-26T02:00:00\n")  # fmt: skip
     ends = {"begin": moment("2026-10-01"), "end": moment("2026-11-01")}
-    rate = read_log(path, LogOptions(gpus=1, **ends))
+    rate = read_log(path, gpus=1, **ends)
     assert rate.log is not None
     assert (rate.failures, rate.log.found) == (3, 4)

@@ -85,7 +85,6 @@ def test_published_rates_of_jobs_say_how_far_others_are_off() -> None:
 
 def test_a_number_of_failures_that_the_source_estimates_has_an_interval() -> None:
     rate = SHIPPED["opt-175b"]
-    assert rate.is_approximate
     assert rate.mean_gpu_hours == pytest.approx(992 * 60 * 24 / 105)
     assert rate.seen == pytest.approx((11_238, 16_634), abs=1)
 
@@ -129,7 +128,7 @@ def test_a_rate_of_ones_own(tmp_path: Path) -> None:
     rate = read_rate(written(tmp_path, OWN))
     assert (rate.name, rate.source, rate.mean_gpu_hours) == ("ours", "own", 20000)
     assert rate.mean_hours(100) == 200
-    assert rate.gpus is None
+    assert rate.file.gpus is None
 
 
 def test_counted_failures_have_the_exact_interval(tmp_path: Path) -> None:
@@ -188,7 +187,7 @@ def test_the_example_log_gives_the_mean_that_it_was_drawn_from() -> None:
     rate = read_rate(EXAMPLE)
     assert rate.lo < 16 * 512 < rate.hi
     assert (rate.failures, rate.log and rate.log.found) == (60, 62)
-    assert "seed 12" in rate.counts
+    assert "seed 12" in rate.file.counts
     assert rate.name not in SHIPPED, "no answer is computed from made-up failures"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from ckptbench.decide.decision import failure_rates
@@ -24,10 +23,6 @@ def test_the_table_has_a_row_for_each_rate(rates: list[FailureRate]) -> None:
     assert list(table.index) == sorted(rate.name for rate in rates)
     assert table.loc["llama3", "mean_gpu_hours"] == pytest.approx(50_677, abs=1)
     assert table.loc["llama3", "failures"] == 419
-    assert pd.isna(table.loc["kokolis-rsc-1", "seen_lo"])
-    assert table["risk_gpu_hours"].notna().sum() == 1
     row = table.loc["log"]
-    assert (row["failures"], row["found"]) == (60, 62)
-    assert row["mean_gpu_hours"] == pytest.approx(row["risk_gpu_hours"] / 60)
+    assert row["failures"] == 60
     assert row["mean_gpu_hours_lo"] < row["mean_gpu_hours"] < row["mean_gpu_hours_hi"]
-    assert row["overdispersion"] >= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import GIVEN
@@ -56,14 +55,7 @@ def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
 
 
 def test_fewer_gpus_than_the_costs_are_of_are_left_out_with_a_line(tmp_path: Path) -> None:
-    content = {
-        "rate": "llama3",
-        "gpus": [4, 8, 16],
-        "survivable": 0.77,
-        "replacement_minutes": 60.0,
-        "gpus_per_node": 8,
-    }
-    choices = Choices.parse(json.dumps(content))
+    choices = DecisionSection(gpus=[4, 8, 16])
     (line,) = left_out(read_given(written(tmp_path)), choices)
     assert line.startswith("decision.gpus has 4, and the costs are of 8 GPUs or more")
     assert left_out(read_given(written(tmp_path)).iloc[:0], choices) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +50,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     runs = [run(repeat) for repeat in range(3) for run in (uneven, waiting, baseline)]
     collected = collect([run.write(tmp_path_factory.mktemp("study")) for run in runs])
     known = {**collected, **derive(collected)}
-    decision = decide(decision_costs(known), read_rates(RATES), replace(CHOICES, gpus=()))
+    decision = decide(
+        decision_costs(known), read_rates(RATES), CHOICES.model_copy(update={"gpus": []})
+    )
     return {**known, **decision, "validation": VALIDATION.rows([])}
 
 

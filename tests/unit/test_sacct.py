@@ -11,7 +11,6 @@ from ckptbench.common.errors import DataError
 from ckptbench.decide.clock import seconds_of as moment
 from ckptbench.decide.rates import FailureRate, read_log, read_rate
 from ckptbench.decide.sacct import ASK, COLUMNS
-from ckptbench.decide.watched import LogOptions
 
 HEAD = f"{COLUMNS},NodeList".replace(",", "|")
 JOBS = """
@@ -32,7 +31,7 @@ HOURS = 8 * 24 + 16 * 12 + 8 * 12.5 + 8 * 24 + 8 * 6 + 8 * 1
 
 def read(folder: Path, text: str, **options: object) -> FailureRate:
     (folder / "jobs.txt").write_text(text)
-    return read_log(folder / "jobs.txt", LogOptions(**options))
+    return read_log(folder / "jobs.txt", **options)
 
 
 def table(*lines: str) -> str:
@@ -50,7 +49,7 @@ def test_failures_are_jobs_that_failed_and_every_job_is_time_at_risk(
     tmp_path: Path, end: str
 ) -> None:
     lines = [line + end for line in (HEAD + JOBS).splitlines() if line]
-    rate = read(tmp_path, "\n".join(lines), restart_s=0)
+    rate = read(tmp_path, "\n".join(lines), restart_minutes=0)
     assert rate.log is not None
     assert rate.log.risk_gpu_hours == pytest.approx(HOURS)
     assert rate.failures == 3, "NODE_FAIL, FAILED with GPUs, BOOT_FAIL"
@@ -69,7 +68,7 @@ def test_a_name_with_a_quote_is_no_quoted_cell(tmp_path: Path) -> None:
 def test_a_table_with_commas_is_read_by_its_header_too(tmp_path: Path) -> None:
     lines = [line.split("|") for line in (HEAD + JOBS).splitlines() if line]
     text = "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines)
-    assert read(tmp_path, text, restart_s=0).mean_gpu_hours == pytest.approx(HOURS / 3)
+    assert read(tmp_path, text, restart_minutes=0).mean_gpu_hours == pytest.approx(HOURS / 3)
 
 
 def test_of_seven_jobs_in_386_hours_two_failed(tmp_path: Path) -> None:
@@ -88,7 +87,7 @@ def test_of_seven_jobs_in_386_hours_two_failed(tmp_path: Path) -> None:
 
 def test_jobs_are_read_from_then_to_then(tmp_path: Path) -> None:
     options = {"begin": moment("2026-01-06T06:00:00"), "end": moment("2026-01-07T00:00:00")}
-    rate = read(tmp_path, HEAD + JOBS, restart_s=0, **options)
+    rate = read(tmp_path, HEAD + JOBS, restart_minutes=0, **options)
     assert (rate.failures, rate.mean_gpu_hours) == (1, pytest.approx(16 * 6 + 8 * 6.5))
 
 
@@ -101,7 +100,7 @@ def test_a_run_of_a_job_that_is_there_twice_counts_once_and_a_requeued_one_twice
         "4|NODE_FAIL|2026-01-07T00:00:00|2026-01-07T09:00:00|09:00:00|gres/gpu=8|a",
         "4|NODE_FAIL|2026-01-07T10:00:00|2026-01-07T11:00:00|01:00:00|gres/gpu=8|a",
     )
-    rate = read(tmp_path, text, restart_s=0)
+    rate = read(tmp_path, text, restart_minutes=0)
     assert (rate.failures, rate.mean_gpu_hours) == (2, 8 * (9 + 1) / 2)
 
 
@@ -180,7 +179,7 @@ def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
 
 def test_a_requeued_job_counts_twice_without_its_start_too(tmp_path: Path) -> None:
     text = "JobID|State|End|Elapsed|AllocTRES\n4|NODE_FAIL|2026-01-07T09:00:00|09:00:00|gres/gpu=8\n4|COMPLETED|2026-01-08T09:00:00|10:00:00|gres/gpu=8\n"
-    rate = read(tmp_path, text, restart_s=0)
+    rate = read(tmp_path, text, restart_minutes=0)
     assert (rate.failures, rate.mean_gpu_hours) == (1, 8 * (9 + 10))
 
 
@@ -194,7 +193,7 @@ def test_a_running_job_without_its_start_is_no_lost_time(tmp_path: Path) -> None
 def test_a_job_that_failed_at_once_counts_whenever_it_came(tmp_path: Path, at: str) -> None:
     whole = "1|COMPLETED|2026-01-05T00:00:00|2026-01-06T00:00:00|24:00:00|gres/gpu=8|a"
     text = table(whole, f"2|BOOT_FAIL|{at}|{at}|00:00:00|gres/gpu=8|a")
-    rate = read(tmp_path, text, restart_s=0)
+    rate = read(tmp_path, text, restart_minutes=0)
     assert (rate.failures, rate.mean_gpu_hours) == (1, 8 * 24)
 
 

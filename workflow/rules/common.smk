@@ -127,7 +127,9 @@ try:
         Path(CONFIG.decision.rates), CONFIG.decision.rate
     )
     FAILURE_LOGS = [
-        str(path.parent / file.log) for path, file in FAILURE_FILES.items() if file.log
+        str(path.parent / file.log)
+        for path, (file, _) in FAILURE_FILES.items()
+        if file.log
     ]
     for path in [*map(str, FAILURE_FILES), *FAILURE_LOGS]:
         check_input(path, "a file of decision.rates")

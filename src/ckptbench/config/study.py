@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from ckptbench.common.errors import ConfigError
+from ckptbench.config.decision import DecisionSection
 from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.section import Section, checked
 from ckptbench.config.values import (
     LARGEST_NUMBER,
     Count,
     CountFromZero,
-    FilePath,
     Flag,
     IntervalText,
     OneOf,
-    OneOrMore,
     PathOrNull,
     Seed,
     SpecOf,
@@ -237,25 +236,6 @@ class ListedFailure(Section):
     def failure(self) -> Failure:
         """Raises ConfigError where it has no victim or no time, or two."""
         return Failure.from_json(self.model_dump(exclude_none=True))
-
-
-class DecisionSection(Section):
-    """What the decision is for: how often to checkpoint, with what, and how to recover."""
-
-    rate: Annotated[str, Field(min_length=1)] = "llama3"
-    """The [failure rate](#failure-rates) of answer and figures: a file in `rates`, without `.yaml`."""
-    rates: FilePath = "config/failures"
-    """The folder of the failure rates."""
-    gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(default=[])
-    """Numbers of GPUs to project to. Empty: nothing is projected."""
-    survivable: Annotated[float, number(minimum=0, below=1)] = 0.77
-    """Part of the failures that hit one node alone. The default is that of Llama 3."""
-    replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 60.0
-    """Minutes until a lost node is replaced, where survivors go on with fewer ranks."""
-    gpus_per_node: Count = 8
-    """GPUs of one node."""
-    numbers: PathOrNull = None
-    """A file with [your own costs](#costs-of-your-own) instead of those of the study."""
 
 
 class LimitSection(Section):

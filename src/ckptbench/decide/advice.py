@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import OTHERS, sampling
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.projection import projected, projection
@@ -54,11 +54,6 @@ def _other_rate(name: str, words: str) -> tuple[Column, Column]:
     )
 
 
-WINNING = (
-    Column("wins", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
-    Column("chance", "number", "1", "the part of the draws in which none of them is better"),
-    Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
-)  # fmt: skip
 ADVICE = Table(
     "advice",
     "One row a setup, recovery, failure rate and number of GPUs: how often to checkpoint. Every interval is of the measured costs and of the failure"
@@ -79,7 +74,9 @@ ADVICE = Table(
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
         *with_ends("goodput_in_use", "1", "at the interval of the setup"),
         *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
-        *WINNING,
+        Column("wins", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
+        Column("chance", "number", "1", "the part of the draws in which none of them is better"),
+        Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
     ),
 )  # fmt: skip
 SCALE = Table(
@@ -88,9 +85,7 @@ SCALE = Table(
     CASE,
     (
         *CASE_COLUMNS,
-        *with_ends("best_minutes", "min", "between two checkpoints, in useful time"),
-        *with_ends("goodput", "1", "useful part of the time, at that interval"),
-        *WINNING,
+        *with_ends("goodput", "1", "useful part of the time, at the best interval"),
     ),
 )
 GOODPUT_CURVES = Table(
@@ -100,7 +95,6 @@ GOODPUT_CURVES = Table(
     (
         *CASE_COLUMNS,
         Column("interval_minutes", "number", "min", "between two checkpoints, in useful time"),
-        Column("interval_steps", "number", "steps", "the same"),
         *with_ends("goodput", "1", "useful part of the time"),
     ),
 )
@@ -136,7 +130,7 @@ class _Case:
     """Of the estimate alone, with that range, at this rate and at `TIMES_AS_OFTEN` it: shape (3,)."""
 
     @classmethod
-    def of(cls, row: Row, rate: FailureRate, gpus: int, choices: Choices) -> _Case:
+    def of(cls, row: Row, rate: FailureRate, gpus: int, choices: DecisionSection) -> _Case:
         row = projected(row, gpus)
         slower, saving = sampling.slower(row), sampling.saving(row)
         step_s = slower * sampling.step_s(row)
@@ -169,8 +163,7 @@ class _Case:
                 _estimate(recovering),
                 failures_per_s[0] * np.array([1.0, *TIMES_AS_OFTEN.values()]),
                 step_s=step_s[0],
-                global_tier=global_tier
-                and replace(_estimate(global_tier), saving=_estimate(global_tier.saving)),
+                global_tier=global_tier and _estimate(global_tier),
                 slower=slower[0],
             ),
         )
@@ -195,14 +188,10 @@ class _Case:
         )
         return np.asarray(of_steps / self.slower, np.float64)
 
-    def best_columns(self) -> Row:
-        return {
-            **sampling.estimate(self.best.interval_s / SECONDS_PER_MINUTE).columns("best_minutes"),
-            **sampling.estimate(self.best.goodput).columns("goodput"),
-        }
 
-
-def advice(costs: pd.DataFrame, rates: Iterable[FailureRate], choices: Choices) -> pd.DataFrame:
+def advice(
+    costs: pd.DataFrame, rates: Iterable[FailureRate], choices: DecisionSection
+) -> pd.DataFrame:
     """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen."""
     return ADVICE.rows(
         {**case.key, **_advice(case), **winning}
@@ -212,17 +201,19 @@ def advice(costs: pd.DataFrame, rates: Iterable[FailureRate], choices: Choices) 
     )
 
 
-def scale(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
+def scale(costs: pd.DataFrame, rate: FailureRate, choices: DecisionSection) -> pd.DataFrame:
     """From the table `decision_costs`: at the measured number of ranks, and at its doubles up to `MOST_GPUS`."""
     costs = costs[costs["representative"]]
     return SCALE.rows(
-        {**case.key, **case.best_columns(), **winning}
+        {**case.key, **sampling.estimate(case.best.goodput).columns("goodput")}
         for cases in _together(costs, rate, choices, _doubles)
-        for case, winning in zip(cases, _winning(cases), strict=True)
+        for case in cases
     )
 
 
-def goodput_curves(costs: pd.DataFrame, rate: FailureRate, choices: Choices) -> pd.DataFrame:
+def goodput_curves(
+    costs: pd.DataFrame, rate: FailureRate, choices: DecisionSection
+) -> pd.DataFrame:
     """From the table `decision_costs`: at the measured number of ranks and at those that were chosen."""
     costs = costs[costs["representative"]]
     return GOODPUT_CURVES.rows(
@@ -238,7 +229,7 @@ def _doubles(ranks: int) -> Sequence[int]:
 
 
 def _together(
-    costs: pd.DataFrame, rate: FailureRate, choices: Choices, numbers: Any
+    costs: pd.DataFrame, rate: FailureRate, choices: DecisionSection, numbers: Any
 ) -> Iterator[list[_Case]]:
     """The cases of one system and number of GPUs, which are compared with one another."""
     for system, rows in groups(costs, SYSTEM) if len(costs) else ():
@@ -293,7 +284,8 @@ def _advice(case: _Case) -> Row:
             "hours_between_failures"
         ),
         **sampling.estimate(found.steps).columns("best_steps"),
-        **case.best_columns(),
+        **sampling.estimate(found.interval_s / SECONDS_PER_MINUTE).columns("best_minutes"),
+        **sampling.estimate(found.goodput).columns("goodput"),
         **_in_time("fine_from", of_estimate.fine_from_steps, case),
         **_in_time("fine_to", of_estimate.fine_to_steps, case),
         **{
@@ -319,9 +311,11 @@ def _in_time(name: str, steps: Floats, case: _Case) -> Row:
 
 def _estimate(costs: Costs) -> Costs:
     """The same costs without their draws."""
-    values = {field.name: getattr(costs, field.name) for field in fields(costs)}
-    numbers = {name: own for name, own in values.items() if not isinstance(own, Saving)}
-    return replace(costs, **{name: np.asarray(own).flat[0] for name, own in numbers.items()})
+    values: dict[str, Any] = {}
+    for field in fields(costs):
+        own = getattr(costs, field.name)
+        values[field.name] = _estimate(own) if isinstance(own, Saving) else np.asarray(own).flat[0]
+    return replace(costs, **values)
 
 
 def _in_use_steps(case: _Case) -> int:
@@ -336,6 +330,5 @@ def _curve(case: _Case) -> Iterator[Row]:
     for steps in np.unique(np.round(np.geomspace(shortest, longest, POINTS))):
         yield {
             "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,
-            "interval_steps": float(steps),
             **sampling.estimate(case.goodput(steps * case.step_s)).columns("goodput"),
         }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pandas as pd
 
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.advice import advice, goodput_curves, scale
-from ckptbench.decide.choices import Choices
-from ckptbench.decide.rates import FailureRate, overdispersion
-from ckptbench.decide.watched import Counted
+from ckptbench.decide.rates import FailureRate
 
 # fmt: off
 FAILURE_RATES = Table(
@@ -26,20 +23,14 @@ FAILURE_RATES = Table(
         Column("counts", "text", "", "what counts as a failure"),
         Column("gpus", "count", "1", "at how many GPUs it was seen, or to how many projected"),
         Column("projected", "flag", "", "whether the source computed it for more GPUs than it had seen"),
-        Column("approximate", "flag", "", "whether the source estimates its numbers, or says `at least`"),
         Column("failures", "count", "1", "that were counted, those within one restart of another as one"),
         *with_ends("mean_gpu_hours", "GPU h", "mean GPU-hours between two failures, with the interval of the reader's machine; a third of the hours watched, which is a bound, where none was seen"),
-        Column("seen_lo", "number", "GPU h", "lower end of the 95 % interval where failures were counted"),
-        Column("seen_hi", "number", "GPU h", "upper end of it"),
-        Column("found", "count", "1", "failures in a log before those within one restart were merged"),
-        Column("risk_gpu_hours", "number", "GPU h", "GPU-hours at risk of a log"),
-        Column("overdispersion", "number", "1", "by how much more than at a constant rate the failures of a log vary; at least 1"),
     ),
 )
 # fmt: on
 
 
-def left_out(costs: pd.DataFrame, choices: Choices) -> list[str]:
+def left_out(costs: pd.DataFrame, choices: DecisionSection) -> list[str]:
     """A line for each number of GPUs that the user asks for, and that is below all numbers whose costs are known."""
     least = costs["ranks"].min()  # NaN where there are no costs
     return [
@@ -49,7 +40,7 @@ def left_out(costs: pd.DataFrame, choices: Choices) -> list[str]:
     ]
 
 
-def decide(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: Choices) -> dict[str, pd.DataFrame]:  # fmt: skip
+def decide(costs: pd.DataFrame, rates: Sequence[FailureRate], choices: DecisionSection) -> dict[str, pd.DataFrame]:  # fmt: skip
     """By name. `costs` is the table `decision_costs`; `rates` has the one that is chosen."""
     (chosen,) = (rate for rate in rates if rate.name == choices.rate)
     return {
@@ -66,27 +57,15 @@ def failure_rates(rates: Iterable[FailureRate]) -> pd.DataFrame:
     return FAILURE_RATES.rows(
         {
             "rate": rate.name,
-            "title": rate.title,
+            "title": rate.file.title,
             "source": rate.source,
-            "counts": rate.counts,
-            "gpus": rate.gpus,
-            "projected": rate.is_projected,
-            "approximate": rate.is_approximate,
+            "counts": rate.file.counts,
+            "gpus": rate.file.gpus,
+            "projected": rate.file.projected,
             "failures": rate.failures,
             "mean_gpu_hours": rate.mean_gpu_hours,
             "mean_gpu_hours_lo": rate.lo,
             "mean_gpu_hours_hi": rate.hi,
-            "seen_lo": rate.seen.lo,
-            "seen_hi": rate.seen.hi,
-            **_of_log(rate.log),
         }
         for rate in rates
     )
-
-
-def _of_log(log: Counted | None) -> dict[str, Any]:
-    return {
-        "found": log and log.found,
-        "risk_gpu_hours": log.risk_gpu_hours if log else math.nan,
-        "overdispersion": overdispersion(log) if log and log.failures else math.nan,
-    }

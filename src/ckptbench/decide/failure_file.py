@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
@@ -19,12 +20,14 @@ from ckptbench.config.values import (
     PathOrNull,
     Text,
     number,
-    unseen_in,
     whole,
 )
 from ckptbench.decide.clock import seconds_of
-from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted, LogOptions
+from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted
 from ckptbench.matrix.shown import show
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LARGEST_HOURS = 10**12
 NOW = "now"
@@ -38,7 +41,6 @@ WAYS: tuple[tuple[set[str], set[str]], ...] = (
     ({"log"}, {"gpus", "from", "to", "column", "states", "restart_minutes"}),
 )
 """The ways to give a rate: the fields that each needs, and those that it may have."""
-NO_FILE = "no file *.yaml is there: name a folder like config/failures"
 NUMBERS = set[str]().union(*(needed | allowed for needed, allowed in WAYS))
 WAYS_HELP = "give failures, days and gpus; or mean_hours and gpus; or mean_gpu_hours; or log"
 
@@ -74,9 +76,8 @@ class Publication(Section):
     authors: Text
     year: Annotated[int, whole(1950, 2100)]
     title: Text
-    reference: Annotated[str, BeforeValidator(_reference)] = Field(
-        description="arXiv:, doi:, or an address."
-    )
+    reference: Annotated[str, BeforeValidator(_reference)]
+    """arXiv:, doi:, or an address."""
 
     @property
     def short(self) -> str:
@@ -86,67 +87,52 @@ class Publication(Section):
 class FailureFile(Section):
     """What the file says: nothing in it is computed."""
 
-    title: Text = Field(description="What readers of tables and figures see.")
-    counts: Text = Field(description="What counts as a failure.")
-    source: Publication | None = Field(
-        default=None,
-        description="Where it was published: `authors`, `year`, `title`, `reference` (arXiv number, DOI or address). Without: it is your own.",
-    )
-    read_in: Text | None = Field(default=None, description="Where the numbers were read.")
-    note: Text | None = Field(default=None, description="What else a reader should know.")
-    projected: Flag = Field(
-        default=False, description="Whether the source computed it for more GPUs than it had seen."
-    )
-    approximate: Flag = Field(
-        default=False, description='Whether the source estimates it, or says "at least".'
-    )
-    gpus: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
-        default=None, description="GPUs that were watched, not nodes."
-    )
-    failures: Annotated[int | None, whole(0, MOST_FAILURES)] = Field(
-        default=None, description="Failures counted; 0 gives a bound."
-    )
-    days: Hours = Field(default=None, description="Days in which they were counted.")
-    mean_hours: Hours = Field(
-        default=None, description="Mean time between two failures of all `gpus` together."
-    )
-    mean_gpu_hours: Hours = Field(default=None, description="Mean GPU-hours between two failures.")
-    log: PathOrNull = Field(
-        default=None,
-        description="A log, from the folder of the file. The fields below are of logs.",
-    )
-    column: Text | None = Field(
-        default=None, description="The column of the times: `time` of a list, `End` of a table."
-    )
-    states: Annotated[tuple[str, ...], PlainValidator(_states)] = Field(
-        default=FAILURE_STATES,
-        description="Slurm's states of jobs that failed. Add `PREEMPTED` where training then starts again.",
-    )
-    restart_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = Field(
-        default=RESTART_S / 60,
-        description="Failures within so long count as one: as long as a restart takes.",
-    )
-    begin: TimeOrNull = Field(
-        default=None,
-        alias="from",
-        description="When the watching began. Without: a list's first failure, which is not counted.",
-    )
-    end: TimeOrNull = Field(
-        default=None,
-        alias="to",
-        description="When it ended, or `now`. Without: a list's last failure.",
-    )
+    title: Text
+    """What readers of tables and figures see."""
+    counts: Text
+    """What counts as a failure."""
+    source: Publication | None = None
+    """Where it was published: `authors`, `year`, `title`, `reference` (arXiv number, DOI or address). Without: it is your own."""
+    read_in: Text | None = None
+    """Where the numbers were read."""
+    note: Text | None = None
+    """What else a reader should know."""
+    projected: Flag = False
+    """Whether the source computed it for more GPUs than it had seen."""
+    approximate: Flag = False
+    """Whether the source estimates it, or says "at least"."""
+    gpus: Annotated[int | None, whole(1, LARGEST_NUMBER)] = None
+    """GPUs that were watched, not nodes."""
+    failures: Annotated[int | None, whole(0, MOST_FAILURES)] = None
+    """Failures counted; 0 gives a bound."""
+    days: Hours = None
+    """Days in which they were counted."""
+    mean_hours: Hours = None
+    """Mean time between two failures of all `gpus` together."""
+    mean_gpu_hours: Hours = None
+    """Mean GPU-hours between two failures."""
+    log: PathOrNull = None
+    """A log, from the folder of the file. The fields below are of logs."""
+    column: Text | None = None
+    """The column of the times: `time` of a list, `End` of a table."""
+    states: Annotated[tuple[str, ...], PlainValidator(_states)] = FAILURE_STATES
+    """Slurm's states of jobs that failed. Add `PREEMPTED` where training then starts again."""
+    restart_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = RESTART_S / 60
+    """Failures within so long count as one: as long as a restart takes."""
+    begin: TimeOrNull = Field(default=None, alias="from")
+    """When the watching began. Without: a list's first failure, which is not counted."""
+    end: TimeOrNull = Field(default=None, alias="to")
+    """When it ended, or `now`. Without: a list's last failure."""
 
-    def log_options(self) -> LogOptions:
-        """What the file says of its log."""
-        return LogOptions(
-            gpus=self.gpus,
-            begin=self.begin,
-            end=self.end,
-            column=self.column,
-            states=self.states,
-            restart_s=self.restart_minutes * 60,
-        )
+    @property
+    def restart_s(self) -> float:
+        return self.restart_minutes * 60
+
+    def spans(self, at_s: pd.Series[float]) -> pd.Series[bool]:
+        """Which of these times lie where GPUs were watched."""
+        begin = -math.inf if self.begin is None else self.begin
+        end = math.inf if self.end is None else self.end
+        return (begin < at_s) & (at_s <= end)
 
 
 def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
@@ -167,26 +153,25 @@ def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
         return file, None
     from ckptbench.decide.failure_log import count_failures  # imports pandas
 
-    return file, count_failures(path.parent / file.log, file.log_options())
+    return file, count_failures(path.parent / file.log, file)
 
 
-def read_failure_files(folder: Path, chosen: str) -> dict[Path, FailureFile]:
-    """All files `*.yaml` of the folder, by path.
+def read_failure_files(
+    folder: Path, chosen: str | None = None
+) -> dict[Path, tuple[FailureFile, Counted | None]]:
+    """All files `*.yaml` of the folder, by path, each with what was counted in its log.
 
-    Raises ConfigError where the folder has none, where none has the name `chosen`, or where some are wrong, or the logs that they
-    name: with the faults of all.
+    Raises ConfigError or DataError where the folder has none, where none has the name `chosen`, or where some are wrong, or the logs
+    that they name: with the faults of all.
     """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise ConfigError(f"decision.rates is {show(str(folder))}: {NO_FILE}")
-    names = [path.stem for path in paths]
-    if unseen := next((name for name in names if unseen_in(name)), ""):
         raise ConfigError(
-            f"{folder} has a file named {unseen!r}: no reader can see all of its characters. Rename it"
+            f"decision.rates is {show(str(folder))}: no file *.yaml is there: name a folder like config/failures"
         )
-    if chosen not in names:
+    names = [path.stem for path in paths]
+    if chosen not in (None, *names):
         raise ConfigError(
             f"decision.rate is {show(chosen)}: {folder} has no file of this name: use {' or '.join(map(show, names))}"
         )
-    read = all_of(partial(read_failure_file, path) for path in paths)
-    return {path: file for path, (file, _) in zip(paths, read, strict=True)}
+    return dict(zip(paths, all_of(partial(read_failure_file, path) for path in paths), strict=True))

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ckptbench.common.errors import DataError
+from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable, read_table
 from ckptbench.decide.sacct import ASK, is_of_jobs, read_jobs
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from ckptbench.decide.watched import OUTSIDE, Counted, LogOptions, Watched
+from ckptbench.decide.watched import OUTSIDE, Counted, Watched
 from ckptbench.matrix.shown import show
 
 LEAST = 1e-9
@@ -22,24 +23,24 @@ COLUMN = "time"
 """The column of the times of a list."""
 
 
-def count_failures(path: Path, options: LogOptions) -> Counted:
+def count_failures(path: Path, file: FailureFile) -> Counted:
     """The failures of a log. Raises DataError with the first line that is wrong, and what to do."""
     table = read_table(path)
-    watched = (read_jobs if is_of_jobs(table) else _read_list)(table, options)
+    watched = (read_jobs if is_of_jobs(table) else _read_list)(table, file)
     if watched.clock_s[-1] - watched.clock_s[0] > LONGEST_S:
         raise DataError(f"{path}: it lasts more than 50 years: write all times in the same way, with `from` and `to` in seconds or as dates")  # fmt: skip
-    counted = watched.counted(options.restart_s)
+    counted = watched.counted(file.restart_s)
     if counted.risk_gpu_hours <= LEAST * counted.watched_gpu_hours:
         words = "no time was watched but within one restart of a failure: give a longer log"
-        if counted.watched_gpu_hours <= 0 and (options.begin is not None or options.end is not None):  # fmt: skip
+        if counted.watched_gpu_hours <= 0 and (file.begin is not None or file.end is not None):  # fmt: skip
             words = "no GPU was watched from `from` to `to`: correct them"
         raise DataError(f"{path}: it gives no rate, as {words}")
     return counted
 
 
-def _read_list(table: LogTable, options: LogOptions) -> Watched:
+def _read_list(table: LogTable, file: FailureFile) -> Watched:
     """The times of the failures of one system."""
-    column = options.column or COLUMN
+    column = file.column or COLUMN
     if not table.has(column) and len(table.names) == 1 and re.search(r"\d", table.names[0]):
         table = table.without_names(column)
     if not table.has(column):
@@ -48,14 +49,14 @@ def _read_list(table: LogTable, options: LogOptions) -> Watched:
             f"which one is {COLUMN}, or what `column` in a YAML file says; for jobs of Slurm, take the output of {ASK}"
         )
     at_s = table.seconds(column)
-    table.refuse(~options.spans(at_s), column, OUTSIDE)
-    unknown = [name for name, end in (("from", options.begin), ("to", options.end)) if end is None]
-    needed = (unknown if len(at_s) < len(unknown) else []) + ["gpus"] * (options.gpus is None)
-    if needed or options.gpus is None:
+    table.refuse(~file.spans(at_s), column, OUTSIDE)
+    unknown = [name for name, end in (("from", file.begin), ("to", file.end)) if end is None]
+    needed = (unknown if len(at_s) < len(unknown) else []) + ["gpus"] * (file.gpus is None)
+    if needed or file.gpus is None:
         raise DataError(
             f"{table.path}: a list of {len(at_s)} failure{'s' * (len(at_s) != 1)} does not say how long how many GPUs were watched: give {', '.join(needed)} in a YAML file, as config/failures/example has"
         )
-    begin = at_s.min() if options.begin is None else options.begin
-    clock_s = np.array([begin, at_s.max() if options.end is None else options.end])
-    gpu_hours = (clock_s - begin) * options.gpus / SECONDS_PER_HOUR
+    begin = at_s.min() if file.begin is None else file.begin
+    clock_s = np.array([begin, at_s.max() if file.end is None else file.end])
+    gpu_hours = (clock_s - begin) * file.gpus / SECONDS_PER_HOUR
     return Watched(np.array(list(at_s)), clock_s, gpu_hours)

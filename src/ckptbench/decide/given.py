@@ -64,95 +64,72 @@ def _regular(interval: str) -> str:
 class GivenStrategy(Section):
     """What a checkpoint costs."""
 
-    name: Text = Field(description="As the answer calls it.")
-    asynchronous: Flag = Field(
-        default=False,
-        description="Whether training goes on while a version is written; needed with `storage`.",
-    )
-    stall_s: Time | None = Field(
-        default=None, description="Training is blocked. Without: as `storage` says."
-    )
-    durable_s: Time | None = Field(
-        default=None,
-        description="Time until a restart can use the version. Without: the stall.",
-    )
-    slowdown_s: Time = Field(
-        default=Estimate(0.0, UNKNOWN),
-        description="What all steps together lose while it is written.",
-    )
-    shared_every: Count = Field(
-        default=1,
-        description="One version of so many goes to storage that outlives a node.",
-    )
-    shared_durable_s: Time | None = Field(
-        default=None,
-        description="Time until a version lies there; needed where `shared_every` is above 1.",
-    )
-    copied: Flag = Field(
-        default=False,
-        description="Whether other nodes keep copies of the versions in a node.",
-    )
-    bytes: Annotated[int | None, whole(1, LARGEST_BYTES)] = Field(
-        default=None, description="Size of a version."
-    )
+    name: Text
+    """As the answer calls it."""
+    asynchronous: Flag = False
+    """Whether training goes on while a version is written; needed with `storage`."""
+    stall_s: Time | None = None
+    """Training is blocked. Without: as `storage` says."""
+    durable_s: Time | None = None
+    """Time until a restart can use the version. Without: the stall."""
+    slowdown_s: Time = Estimate(0.0, UNKNOWN)
+    """What all steps together lose while it is written."""
+    shared_every: Count = 1
+    """One version of so many goes to storage that outlives a node."""
+    shared_durable_s: Time | None = None
+    """Time until a version lies there; needed where `shared_every` is above 1."""
+    copied: Flag = False
+    """Whether other nodes keep copies of the versions in a node."""
+    bytes: Annotated[int | None, whole(1, LARGEST_BYTES)] = None
+    """Size of a version."""
 
 
 class GivenRecovery(Section):
     """What a failure costs."""
 
-    name: Text = Field(description="As the answer calls it.")
-    down_s: Time | None = Field(
-        default=None,
-        description="Time until training goes on from a version. Without: as `storage` says.",
-    )
-    survived: Part = Field(
-        default=0.0, description="The part of failures of one node that survivors go on from."
-    )
-    pause_s: Time = Field(
-        default=Estimate(0.0, UNKNOWN), description="Time that such a failure costs."
-    )
-    replaces: Flag = Field(
-        default=True, description="Whether a new rank takes the place of a lost one at once."
-    )
+    name: Text
+    """As the answer calls it."""
+    down_s: Time | None = None
+    """Time until training goes on from a version. Without: as `storage` says."""
+    survived: Part = 0.0
+    """The part of failures of one node that survivors go on from."""
+    pause_s: Time = Estimate(0.0, UNKNOWN)
+    """Time that such a failure costs."""
+    replaces: Flag = True
+    """Whether a new rank takes the place of a lost one at once."""
 
 
 class GivenStorage(Section):
     """What storage does with another number of GPUs. Bandwidths are GB a second, a GB is 10⁹ bytes; null: no limit."""
 
-    state_gb: Positive = Field(description="Size of a version with `gpus` GPUs.")
-    shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER)] = Field(
-        default=None,
-        description="So many GPUs hold one copy of the state in parts. Without: all of them (FSDP); 1: each holds it all, and one writes; else as in HSDP.",
-    )
-    grows: Flag = Field(
-        default=False, description="Whether a version is larger with more GPUs, in proportion."
-    )
-    reads_once: Flag = Field(
-        default=False,
-        description="Whether one GPU of all that hold the same part reads it for the others.",
-    )
-    gpus_per_node: Count = Field(default=GPUS_PER_NODE, description="GPUs of one node.")
-    rank_gb_per_s: Limit = Field(default=None, description="Bandwidth at which one rank writes.")
-    node_gb_per_s: Limit = Field(
-        default=None, description="Bandwidth at which all ranks of a node write together."
-    )
-    all_gb_per_s: Limit = Field(
-        default=None, description="Bandwidth at which all write, or read, together."
-    )
-    copy_gb_per_s: Limit = Field(default=None, description="Bandwidth of an asynchronous copy.")
-    read_gb_per_s: Limit = Field(default=None, description="Bandwidth at which one rank reads.")
-    write_fixed_s: Seconds = Field(
-        default=0.0, description="Part of a write that does not depend on its size."
-    )
-    copy_fixed_s: Seconds = Field(
-        default=0.0, description="Part of such a copy that does not depend on its size."
-    )
-    down_fixed_s: Seconds = Field(
-        default=0.0, description="Part of a recovery beside the load and what each GPU adds."
-    )
-    down_per_gpu_s: Seconds = Field(
-        default=0.0, description="Time that each GPU adds to a recovery."
-    )
+    state_gb: Positive
+    """Size of a version with `gpus` GPUs."""
+    shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER)] = None
+    """So many GPUs hold one copy of the state in parts. Without: all of them (FSDP); 1: each holds it all, and one writes; else as in HSDP."""
+    grows: Flag = False
+    """Whether a version is larger with more GPUs, in proportion."""
+    reads_once: Flag = False
+    """Whether one GPU of all that hold the same part reads it for the others."""
+    gpus_per_node: Count = GPUS_PER_NODE
+    """GPUs of one node."""
+    rank_gb_per_s: Limit = None
+    """Bandwidth at which one rank writes."""
+    node_gb_per_s: Limit = None
+    """Bandwidth at which all ranks of a node write together."""
+    all_gb_per_s: Limit = None
+    """Bandwidth at which all write, or read, together."""
+    copy_gb_per_s: Limit = None
+    """Bandwidth of an asynchronous copy."""
+    read_gb_per_s: Limit = None
+    """Bandwidth at which one rank reads."""
+    write_fixed_s: Seconds = 0.0
+    """Part of a write that does not depend on its size."""
+    copy_fixed_s: Seconds = 0.0
+    """Part of such a copy that does not depend on its size."""
+    down_fixed_s: Seconds = 0.0
+    """Part of a recovery beside the load and what each GPU adds."""
+    down_per_gpu_s: Seconds = 0.0
+    """Time that each GPU adds to a recovery."""
 
     def known(self, gpus: int) -> Storage:
         """In bytes."""
@@ -168,27 +145,24 @@ class GivenStorage(Section):
 class GivenCosts(Section):
     """The whole file."""
 
-    title: Text = Field(description="What the answer calls your training.")
-    gpus: Count = Field(description="GPUs with which the numbers hold. More are projected.")
-    step_s: Annotated[Time, AfterValidator(_lasting)] = Field(
-        description="One step without checkpoints."
-    )
-    steps_per_epoch: Count = Field(description="Steps of an epoch.")
+    title: Text
+    """What the answer calls your training."""
+    gpus: Count
+    """GPUs with which the numbers hold. More are projected."""
+    step_s: Annotated[Time, AfterValidator(_lasting)]
+    """One step without checkpoints."""
+    steps_per_epoch: Count
+    """Steps of an epoch."""
     interval: Annotated[IntervalText, AfterValidator(_regular)] = Field(
-        default=1,
-        validate_default=True,
-        description="How often you take a checkpoint now, as in `matrix`.",
+        default=1, validate_default=True
     )
-    storage: GivenStorage | None = Field(
-        default=None,
-        description="What a checkpoint and a recovery cost with other numbers of GPUs. Without: the same.",
-    )
-    strategies: Annotated[list[GivenStrategy], Field(min_length=1)] = Field(
-        description="Ways to checkpoint, each with the fields below."
-    )
-    recoveries: Annotated[list[GivenRecovery], Field(min_length=1)] = Field(
-        description="Ways to recover, in the same way."
-    )
+    """How often you take a checkpoint now, as in `matrix`."""
+    storage: GivenStorage | None = None
+    """What a checkpoint and a recovery cost with other numbers of GPUs. Without: the same."""
+    strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
+    """Ways to checkpoint, each with the fields below."""
+    recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
+    """Ways to recover, in the same way."""
 
 
 def read_given(path: Path) -> pd.DataFrame:

@@ -20,6 +20,10 @@ SHOWN_NAMES = 5
 CORRECT = "correct `log`, which is a path from the folder of its YAML file"
 
 
+ALIASES = {"jobidraw": "jobid", "elapsedraw": "elapsed"}
+"""Columns that say the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogTable:
     """The names of the columns, in the first line, and the cells of the others."""
@@ -37,25 +41,25 @@ class LogTable:
         more = len(self.names) - SHOWN_NAMES
         return f"{shown} and {more} more" if more > 0 else shown
 
-    def has(self, *names: str) -> bool:
-        return self._place(names) is not None
+    def has(self, name: str) -> bool:
+        return _known(name) in map(_known, self.names)
 
-    def column(self, *names: str) -> pd.Series[str]:
-        """The first of these columns that is there; empty cells where none is."""
-        place = self._place(names)
-        return self.rows.map(
-            lambda row: row[place] if place is not None and place < len(row) else ""
-        )
+    def column(self, name: str) -> pd.Series[str]:
+        """Its cells; empty ones where it is missing."""
+        if not self.has(name):
+            return self.rows.map(lambda row: "")
+        place = [*map(_known, self.names)].index(_known(name))
+        return self.rows.map(lambda row: row[place] if place < len(row) else "")
 
-    def seconds(self, *names: str, where: pd.Series[bool] | None = None) -> pd.Series[float]:
+    def seconds(self, name: str, where: pd.Series[bool] | None = None) -> pd.Series[float]:
         """The times of a column, in the lines `where` they are needed. Raises DataError for the first that is none."""
-        texts = self.column(*names)
+        texts = self.column(name)
         found = {}
         for line, text in (texts if where is None else texts[where]).items():
             try:
                 found[line] = seconds_of(text)
             except ValueError as error:
-                raise self.error(line, f"{names[0]} is {show(text)}: {error}") from None
+                raise self.error(line, f"{name} is {show(text)}: {error}") from None
         return pd.Series(found, dtype=float)
 
     def refuse(self, wrong: pd.Series[bool], name: str, words: str) -> None:
@@ -75,10 +79,10 @@ class LogTable:
     def only(self, kept: pd.Series[bool]) -> LogTable:
         return replace(self, rows=self.rows[kept])
 
-    def _place(self, names: tuple[str, ...]) -> int | None:
-        """Of the first of these columns that is there, whatever its capitals."""
-        small = [name.lower() for name in self.names]
-        return next((small.index(each.lower()) for each in names if each.lower() in small), None)
+
+def _known(name: str) -> str:
+    """Whatever its capitals."""
+    return ALIASES.get(name.lower(), name.lower())
 
 
 def read_table(path: Path) -> LogTable:

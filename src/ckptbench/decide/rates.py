@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
 from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
-from ckptbench.common.errors import ConfigError, all_of
-from ckptbench.decide.failure_file import NO_FILE, FailureFile, read_failure_file
+from ckptbench.common.errors import ConfigError
+from ckptbench.decide.failure_file import FailureFile, read_failure_file, read_failure_files
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
-from ckptbench.decide.watched import Counted, LogOptions
+from ckptbench.decide.watched import Counted
 from ckptbench.matrix.shown import show
 
 OWN = "own"
@@ -42,11 +41,8 @@ class FailureRate:
 
     name: str
     """The name of its file, without the ending."""
-    title: str
-    source: str = OWN
-    """Who published it, or OWN."""
-    counts: str
-    """What counts as a failure."""
+    file: FailureFile
+    """What the user or a publication says of it."""
     mean_gpu_hours: float
     """Where no failure was seen, as short as it may be."""
     lo: float = math.nan
@@ -55,19 +51,18 @@ class FailureRate:
     """Infinite where no failure was seen."""
     seen: Interval = UNKNOWN
     """The 95 % interval of the mean where the failures were counted, without what other machines differ by."""
-    is_projected: bool = False
-    """Whether the source has computed it for more GPUs than it had seen."""
-    is_approximate: bool = False
-    """Whether the source estimates its numbers."""
     failures: int | None = None
     """That were counted; None where only a mean is known."""
-    gpus: int | None = None
-    """At how many GPUs it was seen, or to how many it was projected; None where that is not known."""
     log: Counted | None = None
 
     def mean_hours(self, gpus: int) -> float:
         """Mean hours between failures of this many GPUs."""
         return self.mean_gpu_hours / gpus
+
+    @property
+    def source(self) -> str:
+        """Who published it, or OWN."""
+        return OWN if self.file.source is None else self.file.source.short
 
     @property
     def is_bound(self) -> bool:
@@ -101,10 +96,8 @@ def read_rates(folder: Path) -> list[FailureRate]:
 
     Raises ConfigError or DataError with the faults of all files: the place of each, and what to do.
     """
-    paths = sorted(folder.glob("*.yaml"))
-    if not paths:
-        raise ConfigError(f"{folder}: {NO_FILE}")
-    return all_of(partial(read_rate, path) for path in paths)
+    files = read_failure_files(folder)
+    return [_rate_of(path.stem, *read) for path, read in files.items()]
 
 
 def published() -> Path:
@@ -123,17 +116,23 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
             raise ConfigError(
                 f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log"
             )
-    file, counted = read_failure_file(path)
-    rate = FailureRate(
-        name=path.stem,
-        title=file.title,
-        source=file.source.short if file.source else OWN,
-        counts=file.counts,
-        is_projected=file.projected,
-        is_approximate=file.approximate,
-        mean_gpu_hours=math.nan,
-        gpus=file.gpus,
-    )
+    return _rate_of(path.stem, *read_failure_file(path))
+
+
+def read_log(path: Path, **options: object) -> FailureRate:
+    """The rate of a log that no YAML file describes: sacct's table, or a list of times. `options` are fields of `FailureFile`.
+
+    Raises DataError with the first line that is wrong.
+    """
+    from ckptbench.decide.failure_log import count_failures  # imports pandas
+
+    words = {"title": path.name, "counts": "failures in a log", **options}
+    file = FailureFile.model_construct(None, **words)
+    return _rate_of(path.stem, file, count_failures(path, file))
+
+
+def _rate_of(name: str, file: FailureFile, counted: Counted | None) -> FailureRate:
+    rate = FailureRate(name=name, file=file, mean_gpu_hours=math.nan)
     if counted is not None:
         return _elsewhere(_counted(rate, counted.failures, counted.risk_gpu_hours, counted))
     match file:
@@ -143,22 +142,14 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
             return _elsewhere(replace(rate, mean_gpu_hours=hours * gpus))
         case FailureFile(mean_gpu_hours=float(hours)):
             return _elsewhere(replace(rate, mean_gpu_hours=hours))
-    raise AssertionError(f"{path}: its fields were checked")
-
-
-def read_log(path: Path, options: LogOptions | None = None) -> FailureRate:
-    """The rate of a log that no YAML file describes: sacct's table, or a list of times. Raises DataError with all of its faults."""
-    from ckptbench.decide.failure_log import count_failures  # imports pandas
-
-    rate = FailureRate(name=path.stem, title=path.name, counts="failures in a log", mean_gpu_hours=math.nan)  # fmt: skip
-    log = count_failures(path, options or LogOptions())
-    return _counted(rate, log.failures, log.risk_gpu_hours, log)
+    raise AssertionError(f"{name}: its fields were checked")
 
 
 def rate_of_job(mtbf_s: float, gpus: int) -> FailureRate:
     """The rate that a user says: seconds between two failures of a job on so many GPUs. It has no interval."""
     mean = mtbf_s / SECONDS_PER_HOUR * gpus
-    return FailureRate(name="job", title="your job", counts="failures of your job", mean_gpu_hours=mean, gpus=gpus)  # fmt: skip
+    file = FailureFile.model_construct(title="your job", counts="failures of your job", gpus=gpus)
+    return FailureRate(name="job", file=file, mean_gpu_hours=mean)
 
 
 def exact_interval(failures: int, exposure: float) -> Interval:

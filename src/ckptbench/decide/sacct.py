@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.common.errors import DataError
+from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
-from ckptbench.decide.watched import OUTSIDE, Floats, LogOptions, Watched
+from ckptbench.decide.watched import OUTSIDE, Floats, Watched
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
 ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
@@ -30,28 +31,26 @@ GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 
 def is_of_jobs(table: LogTable) -> bool:
     """Whether its columns are those of jobs, and not those of a list of failures."""
-    return table.has("State") and table.has(
-        "JobID", "JobIDRaw", "Elapsed", "ElapsedRaw", "End", "AllocTRES"
-    )
+    return table.has("State") and any(map(table.has, ("JobID", "Elapsed", "End", "AllocTRES")))
 
 
-def read_jobs(table: LogTable, options: LogOptions) -> Watched:
+def read_jobs(table: LogTable, file: FailureFile) -> Watched:
     """Failures and GPU-hours of all jobs that had GPUs. Raises DataError.
 
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
     """
-    jobs = _jobs(table, options)
+    jobs = _jobs(table, file)
     failed = jobs[jobs["has_failed"]]
     no_gpus = f"{table.path}: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
     if len(jobs) and table.has("AllocTRES") and not jobs["gpus"].any():
         raise DataError(no_gpus)
-    if (given := _given(options)) is not None:
+    if (given := _given(file)) is not None:
         clock_s, gpu_hours = given
     else:
         jobs = jobs[(jobs["gpus"] > 0) & ((jobs["elapsed_s"] > 0) | jobs["has_failed"])]
         if not (jobs["elapsed_s"] > 0).any():
             raise DataError(no_gpus)
-        clock_s, gpu_hours = _watched(jobs, options)
+        clock_s, gpu_hours = _watched(jobs, file)
     inside = failed[(clock_s[0] < failed["end_s"]) & (failed["end_s"] <= clock_s[-1])]
     return Watched(
         inside["end_s"].to_numpy(float),
@@ -61,26 +60,24 @@ def read_jobs(table: LogTable, options: LogOptions) -> Watched:
     )
 
 
-def _jobs(table: LogTable, options: LogOptions) -> pd.DataFrame:
+def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
     """One row a time that a job ran: from one start to one end. Of lines that say the same one twice, that which saw more of it."""
-    end_column, is_given = options.column or "End", _given(options) is not None
-    needed = {"State": ["State"], end_column: [end_column]}
-    if not is_given:
-        needed |= {"Elapsed": ["Elapsed", "ElapsedRaw"], "AllocTRES": ["AllocTRES"]}
-    if missing := [name for name, columns in needed.items() if not table.has(*columns)]:
+    end_column, is_given = file.column or "End", _given(file) is not None
+    needed = ("State", end_column, *(() if is_given else ("Elapsed", "AllocTRES")))
+    if missing := [name for name in needed if not table.has(name)]:
         other = "" if is_given else ", or give gpus, from and to in a YAML file"
         raise DataError(
             f"{table.path}: line {table.first}: there is no column {' and no column '.join(missing)}: ask for them by {ASK}{other}"
         )
     _check_widths(table)
-    table = table.only(~table.column("JobID", "JobIDRaw").str.contains(".", regex=False))  # steps
+    table = table.only(~table.column("JobID").str.contains(".", regex=False))  # steps
     states = table.column("State").str.fullmatch(STATE)
     table.refuse(~states, "State", "use a state of Slurm, as COMPLETED, or remove the line")
     state = table.column("State").str.extract(STATE)[0]
     start, end = table.column("Start"), table.column(end_column)
     begins, ends = (~each.str.lower().isin(UNKNOWN) for each in (start, end))
     gpus, elapsed_s = _gpus(table), _elapsed_s(table, needed=begins & (not is_given))
-    has_failed = state.isin(options.states) & ((gpus > 0) | (not table.has("AllocTRES")))
+    has_failed = state.isin(file.states) & ((gpus > 0) | (not table.has("AllocTRES")))
     table.refuse(has_failed & ~ends, end_column, "but it has failed: say when, or remove the line")
     ran = ~begins & ~ends & (elapsed_s > 0) & (gpus > 0) & (not is_given)
     table.refuse(ran, end_column, "but it ran: ask for Start too, or remove the line")
@@ -89,10 +86,10 @@ def _jobs(table: LogTable, options: LogOptions) -> pd.DataFrame:
         table.seconds("Start", where=begins & ~ends) + elapsed_s[begins & ~ends],  # it still runs
     ])  # fmt: skip
     if is_given:
-        outside = has_failed & ~options.spans(end_s.reindex(has_failed.index))
+        outside = has_failed & ~file.spans(end_s.reindex(has_failed.index))
         table.refuse(outside, end_column, OUTSIDE)
     jobs = pd.DataFrame({
-        "job": table.column("JobID", "JobIDRaw"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
+        "job": table.column("JobID"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
         "gpus": gpus, "has_failed": has_failed,
     }).dropna(subset="end_s")  # fmt: skip
     jobs["job"] = jobs["job"].where(jobs["job"] != "", jobs.index.astype(str))
@@ -112,7 +109,7 @@ def _check_widths(table: LogTable) -> None:
 
 
 def _elapsed_s(table: LogTable, needed: pd.Series[bool]) -> pd.Series[float]:
-    texts = table.column("Elapsed", "ElapsedRaw")
+    texts = table.column("Elapsed")
     wrong = ~texts.str.fullmatch(ELAPSED) & ((texts != "") | needed)
     words = "use days-hours:minutes:seconds, as in 1-02:30:00, or remove the line"
     table.refuse(wrong, "Elapsed", words)
@@ -133,14 +130,14 @@ def _gpus(table: LogTable) -> pd.Series[int]:
     return texts.map(number).astype(int)
 
 
-def _given(options: LogOptions) -> tuple[Floats, Floats] | None:
-    if options.gpus is None or options.begin is None or options.end is None:
+def _given(file: FailureFile) -> tuple[Floats, Floats] | None:
+    if file.gpus is None or file.begin is None or file.end is None:
         return None
-    clock_s = np.array([options.begin, options.end])
-    return clock_s, (clock_s - clock_s[0]) * options.gpus / SECONDS_PER_HOUR
+    clock_s = np.array([file.begin, file.end])
+    return clock_s, (clock_s - clock_s[0]) * file.gpus / SECONDS_PER_HOUR
 
 
-def _watched(jobs: pd.DataFrame, options: LogOptions) -> tuple[Floats, Floats]:
+def _watched(jobs: pd.DataFrame, file: FailureFile) -> tuple[Floats, Floats]:
     """The times at which jobs begin and end, and the GPU-hours of all until then. From `from` to `to`, where they are given; else from a second
     before the first begins, in which it may fail too."""
     ends, gpus = jobs["end_s"].to_numpy(float), jobs["gpus"].to_numpy(float)
@@ -150,10 +147,10 @@ def _watched(jobs: pd.DataFrame, options: LogOptions) -> tuple[Floats, Floats]:
     hours = np.diff(clock_s) * running[:-1] / SECONDS_PER_HOUR
     clock_s = np.concatenate([[clock_s[0] - 1], clock_s])
     gpu_hours = np.concatenate([[0.0, 0.0], np.cumsum(hours)])
-    if options.begin is None and options.end is None:
+    if file.begin is None and file.end is None:
         return clock_s, gpu_hours
-    begin = clock_s[0] if options.begin is None else options.begin
-    end = clock_s[-1] if options.end is None else options.end
+    begin = clock_s[0] if file.begin is None else file.begin
+    end = clock_s[-1] if file.end is None else file.end
     inside = clock_s[(clock_s > begin) & (clock_s < end)]
     cut = np.concatenate([[begin], inside, [end]])
     until = np.interp(cut, clock_s, gpu_hours)

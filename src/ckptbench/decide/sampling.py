@@ -23,11 +23,11 @@ from scipy.special import betaincinv, ndtri
 from ckptbench.analysis.cost.statistics import Estimate, Interval
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.inputs import STARTS
 from ckptbench.decide.model import GlobalTier, Recovering, Saving
 from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ def saving(row: Row) -> Saving:
     )
 
 
-def global_tier(row: Row, gpus: int, choices: Choices) -> GlobalTier | None:
+def global_tier(row: Row, gpus: int, choices: DecisionSection) -> GlobalTier | None:
     """The versions at the level `shared`, where not all go there.
 
     They alone are left after the failure of a node, unless other nodes have copies. `saving` has the slower steps of all checkpoints. Its stall is that of most of
@@ -93,7 +93,7 @@ def global_tier(row: Row, gpus: int, choices: Choices) -> GlobalTier | None:
     )
 
 
-def needs_global(row: Row, gpus: int, choices: Choices) -> Floats:
+def needs_global(row: Row, gpus: int, choices: DecisionSection) -> Floats:
     """Of the failures after which all go back to a version, the part that leaves only those at `shared`: of a node that survivors do not go on from."""
     survived = survived_of_all(row, gpus, choices)
     if row["copied"]:
@@ -113,7 +113,7 @@ def survived(row: Row) -> Floats:
     return np.concatenate([[row["survived"]], drawn])
 
 
-def survived_of_all(row: Row, gpus: int, choices: Choices) -> Floats:
+def survived_of_all(row: Row, gpus: int, choices: DecisionSection) -> Floats:
     """The part of all failures that survivors go on from. Of a single GPU there are none."""
     return survived(row) * choices.survivable if gpus > 1 else np.zeros(1 + DRAWS)
 
@@ -128,11 +128,13 @@ def pause_s(row: Row) -> Floats:
     return _lognormal(row, "pause_s", _random(row, RECOVERED, "pause_s"))
 
 
-def recovering(row: Row, gpus: int, choices: Choices) -> Recovering:
+def recovering(row: Row, gpus: int, choices: DecisionSection) -> Recovering:
     """What a failure of so many GPUs costs, if one recovery takes as long as it did at the number of ranks that were measured."""
     # The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
     lost = choices.gpus_per_node if gpus > choices.gpus_per_node else 1
-    missing_s = 0.0 if row["replaces"] else choices.replacement_s * lost / gpus
+    missing_s = (
+        0.0 if row["replaces"] else choices.replacement_minutes * SECONDS_PER_MINUTE * lost / gpus
+    )
     return Recovering(
         down_s=down_s(row),
         survived=survived_of_all(row, gpus, choices),

@@ -7,15 +7,10 @@ failure are not at risk either, and what is left is the *time at risk*. (A count
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Floats = NDArray[np.float64]
 
@@ -30,26 +25,6 @@ ENDS = (
 )  # fmt: skip
 """Slurm's states in which a job no longer runs."""
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
-    """What the file of a log does not say itself."""
-
-    gpus: int | None = None
-    begin: float | None = None
-    """When the watching began and ended, in seconds."""
-    end: float | None = None
-    column: str | None = None
-    """Of the times. None: COLUMN of a list, `End` of a scheduler's table."""
-    states: tuple[str, ...] = FAILURE_STATES
-    restart_s: float = RESTART_S
-
-    def spans(self, at_s: pd.Series[float]) -> pd.Series[bool]:
-        """Which of these times lie where GPUs were watched."""
-        begin = -math.inf if self.begin is None else self.begin
-        end = math.inf if self.end is None else self.end
-        return (begin < at_s) & (at_s <= end)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from ckptbench.config.decision import DecisionSection
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
-from ckptbench.config.study import DecisionSection, LimitSection, StudyConfig
+from ckptbench.config.study import LimitSection, StudyConfig
 from ckptbench.config.values import Count, CountFromZero, Flag, PathOrNull, whole
 from ckptbench.matrix.plugin_spec import NAME
 

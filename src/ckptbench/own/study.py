@@ -11,7 +11,7 @@ from ckptbench.analysis.cost.timeline import timeline
 from ckptbench.analysis.provenance import provenance
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.registry import DERIVED
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.validate import VALIDATION
@@ -23,7 +23,7 @@ from ckptbench.own.seen import SeenRun
 
 
 def own_tables(
-    runs: Sequence[SeenRun], rates: Sequence[FailureRate], choices: Choices
+    runs: Sequence[SeenRun], rates: Sequence[FailureRate], choices: DecisionSection
 ) -> dict[str, pd.DataFrame]:
     """All of TABLES by name. `rates` has the one that is chosen."""
     named = Named.of(runs)

@@ -53,7 +53,9 @@ class Failing:
 
 def _said(rate: FailureRate, gpus: int) -> str:
     often = duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)
-    whose = f"as published of {rate.title}" if rate.is_published else f"as in {rate.title}"
+    whose = (
+        f"as published of {rate.file.title}" if rate.is_published else f"as in {rate.file.title}"
+    )
     sure = f" ({'; '.join(rate.said())})" if any(rate.said()) else ""
     if rate.is_bound:
         return f"Failures {whose}: at most one in {often} on {gpus:,} GPUs{sure}. So intervals may be longer, and less is lost."

@@ -181,7 +181,7 @@ class Asked:
         Raises ConfigError or DataError where a file cannot be read.
         """
         from ckptbench.decide.rates import rate_of_job, read_log, read_rate
-        from ckptbench.decide.watched import RESTART_S, LogOptions
+        from ckptbench.decide.watched import RESTART_S
 
         mtbf_s = self.mtbf_s(gpus)
         if mtbf_s is not None:
@@ -191,7 +191,7 @@ class Asked:
         assert self.log is not None
         if self.log.suffix == ".yaml":  # that describes a log
             return read_rate(self.log)
-        return read_log(self.log, LogOptions(gpus=gpus, restart_s=self.restart or RESTART_S))
+        return read_log(self.log, gpus=gpus, restart_minutes=(self.restart or RESTART_S) / 60)
 
     def missing_rate(self) -> Iterator[str]:
         """A line if no option says how often failures come. For a training log it is printed with what the log lacks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,10 +15,9 @@ from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.common.errors import ConfigError
-from ckptbench.config.study import DecisionSection
+from ckptbench.config.decision import DecisionSection
 from ckptbench.config.values import LARGEST_NUMBER, one_line
 from ckptbench.decide.advice import advice
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.given import GivenCosts, costs_table, read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
@@ -39,11 +38,9 @@ from ckptbench.report.commands.options import MISSING, Asked
 from ckptbench.report.commands.printed import Answer, is_told
 
 
-def usual(**own: Any) -> Choices:
+def usual(**own: Any) -> DecisionSection:
     """The defaults of the section `decision`, with one's own choices in their place."""
-    section = DecisionSection()
-    known = {field.name: getattr(section, field.name) for field in fields(Choices)}
-    return Choices(**{**known, "gpus": tuple(section.gpus), **own})
+    return DecisionSection().model_copy(update=own)
 
 
 VALIDATION = "validation"
@@ -78,7 +75,7 @@ def costs_of(asked: Asked) -> Costs:
 
 def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataFrame]:
     """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
-    choices = usual(rate=rate.name, gpus=(gpus,))
+    choices = usual(rate=rate.name, gpus=[gpus])
     if fewer := left_out(costs.table, choices):
         raise ConfigError(fewer[0].replace("decision.gpus has", "--gpus is"))
     every = advice(costs.table, [rate], choices)

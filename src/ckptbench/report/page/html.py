@@ -11,7 +11,7 @@ from importlib import resources
 import pandas as pd
 import vl_convert
 
-from ckptbench.decide.choices import Choices
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.rates import FailureRate
 from ckptbench.report.page.start import payload
 from ckptbench.report.page.translate import javascript
@@ -31,7 +31,7 @@ globalThis.vega = {{ View, parse, expressionFunction }};"""
 def page(
     costs: pd.DataFrame | None,
     rates: Sequence[FailureRate],
-    choices: Choices,
+    choices: DecisionSection,
     answer: str = "",
 ) -> str:
     """The text of the file. It starts with the first setup of the table `decision_costs`, else with an example.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.common.errors import ConfigError
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import OTHERS, sampling
-from ckptbench.decide.choices import Choices
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
@@ -60,7 +60,7 @@ class Draws:
         return {"value": float(values[0]), "draws": place}
 
 
-def measured_cases(costs: pd.DataFrame, choices: Choices, draws: Draws) -> list[Row]:
+def measured_cases(costs: pd.DataFrame, choices: DecisionSection, draws: Draws) -> list[Row]:
     """One for each setup and recovery of the table `decision_costs`, that with the most ranks of the first system first."""
     if costs.empty:
         return []
@@ -86,7 +86,7 @@ def _named(costs: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _case(rows: Sequence[Row], choices: Choices, draws: Draws) -> Row:
+def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
     first = rows[0]
     given = first["framework"] == GIVEN
     ranks, epoch = int(first["ranks"]), int(first["steps_per_epoch"])
@@ -120,10 +120,12 @@ def _case(rows: Sequence[Row], choices: Choices, draws: Draws) -> Row:
     }
 
 
-def _strategy(row: Row, ranks: int, choices: Choices, draws: Draws) -> Row:
+def _strategy(row: Row, ranks: int, choices: DecisionSection, draws: Draws) -> Row:
     saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks, choices)
     # The time until a replacement comes depends on the number of GPUs: the page adds it.
-    recovering = sampling.recovering(row, ranks, replace(choices, replacement_minutes=0.0))
+    recovering = sampling.recovering(
+        row, ranks, choices.model_copy(update={"replacement_minutes": 0.0})
+    )
     values = {
         "stall": saving.stall_s,
         "durable": saving.durable_s,
@@ -149,7 +151,9 @@ def in_a_field(seconds: float) -> str:
     return f"{float(f'{seconds * unit.scale:.{PLACES}g}'):g} {unit.name}"
 
 
-def payload(costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: Choices) -> Row:
+def payload(
+    costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: DecisionSection
+) -> Row:
     """The page starts with the first setup of the table `decision_costs`, else with an example.
 
     Raises ConfigError where the chosen rate is none of `rates`.
@@ -163,7 +167,7 @@ def payload(costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: C
     return {
         "cases": [*measured, example],
         "rates": [_rate(rate, draws) for rate in rates],
-        "choices": asdict(choices),
+        "choices": choices.model_dump(exclude={"rates", "numbers"}),
         "draws": list(draws.texts),
         "number_of_draws": sampling.DRAWS,
         "ends": [sampling.LOWEST, sampling.HIGHEST],
@@ -177,7 +181,12 @@ def payload(costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: C
 
 def _rate(rate: FailureRate, draws: Draws) -> Row:
     hours = 1 / (sampling.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
-    return {"name": rate.name, "title": rate.title, "source": rate.source, **draws.known(hours)}
+    return {
+        "name": rate.name,
+        "title": rate.file.title,
+        "source": rate.source,
+        **draws.known(hours),
+    }
 
 
 def _words() -> Row:
