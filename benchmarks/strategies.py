@@ -3,8 +3,7 @@
 Each round has one block for every strategy and one without checkpoints, in random order. A block is some checkpoints,
 each followed by `--interval` training steps, and ends when all of its checkpoints are durable. So a block's time over
 that of the same round's block without checkpoints is the total overhead: stall, slowdown and what is left at the end.
-Then every strategy saves once while nothing trains, and beside it stand what the machine can do: a copy of one rank's
-share from memory to memory, and a write of that share past the page cache over blocks that were written before.
+Then every strategy saves once while nothing trains.
 
     PYTHONPATH=src .environments/pytorch/bin/python benchmarks/strategies.py --model resnet50 --ranks 1
 
@@ -16,15 +15,14 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import mmap
 import multiprocessing
 import os
 import random
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +31,8 @@ import torch
 from ratio import median_interval
 from training import RESULTS, Saver, Training
 
-from ckptbench.checkpoints.version import Version
-from ckptbench.common import page_cache
-from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.registry import STRATEGIES, load
 from ckptbench.runs.trace import Checkpoint, read_trace
-from ckptbench.strategies.writer import write_file
 from ckptbench.world.ranks import RankContext
 
 NONE = "none"
@@ -115,8 +109,6 @@ class Bench:
 
     def __init__(self, world: RankContext, options: argparse.Namespace, folder: Path) -> None:
         self._options = options
-        self._folder = folder
-        self._world = world
         self._training = Training(world, options.model, options.batch)
         self._framework = self._training.framework
         self.found: dict[str, Any] = {"device": self._framework.device(), "blocks": {}, "first": {}}
@@ -139,8 +131,6 @@ class Bench:
         names = [NONE, *self._strategies]
         self.found["idle"] = {name: [] for name in self._strategies}
         self.found["blocks"] = {name: [] for name in names}
-        machine = Machine(self._framework, self._folder / f"direct-{self._world.rank}", self._world)
-        self.found["machine"] = {"bytes": machine.nbytes, "copy_s": [], "direct_s": []}
         for _ in range(self._options.rounds):
             order.shuffle(names)
             for name in names:
@@ -152,14 +142,8 @@ class Bench:
                 self._use(name)
                 self._strategies[name].save()
                 self._strategies[name].timed.settle()
-            self._meet()
-            self.found["machine"]["copy_s"].append(_seconds(machine.copy))
-            self._meet()
-            self.found["machine"]["direct_s"].append(_seconds(machine.write))
-        self._restore()
         for opened in self._strategies.values():
             opened.timed.close()
-        machine.close()
         self._meet()
         self._framework.close()
 
@@ -176,75 +160,12 @@ class Bench:
         self._framework.barrier()
         return time.perf_counter() - started
 
-    def _restore(self) -> None:
-        """Load each strategy's newest version, and only read its bytes, both with nothing of it in memory."""
-        self.found["load"] = {name: [] for name in self._strategies}
-        for name, opened in self._strategies.items():
-            opened.timed.settle()
-            self._meet()
-            version = opened.store.newest()
-            assert version is not None
-            files = version.read_by(self._world.rank)
-            for _ in range(3):
-                loaded_s = self._cold(version, partial(opened.timed.load, version))
-                read_s = self._cold(version, partial(_read, files))
-                self.found["load"][name].append((loaded_s, read_s))
-
-    def _cold(self, version: Version, read: Callable[[], object]) -> float:
-        """Seconds that `read` takes when no page of the version is in memory."""
-        self._meet()
-        if self._world.rank == 0:
-            page_cache.evict([version.folder / name for name in version.files])
-        self._meet()
-        return _seconds(read)
-
     def _use(self, name: str) -> None:
         gc.collect()
         self._framework.before_update = None if name == NONE else self._strategies[name].timed.hook
 
     def _meet(self) -> None:
         self._framework.barrier()
-
-
-class Machine:
-    """What memory and disk of this machine do with as many bytes as one rank's share, prepared beforehand."""
-
-    def __init__(self, framework: PyTorch, path: Path, world: RankContext) -> None:
-        state = sum(tensor.nbytes for tensor in framework.state()) // world.world_size
-        self.nbytes = -(-state // 4096) * 4096
-        self._source = np.ones(self.nbytes, np.uint8)
-        self._map = mmap.mmap(-1, self.nbytes)
-        self._target = np.frombuffer(self._map, np.uint8)
-        self._target[:] = 1
-        self._device_source = None
-        if world.accelerator == "cuda":
-            framework.keep_memory(self._target)
-            self._device_source = torch.ones(self.nbytes, dtype=torch.uint8, device="cuda")
-        self._path = path
-        for _ in range(2):
-            self.write()
-
-    def copy(self) -> None:
-        """From a GPU: to page-locked memory, in one piece."""
-        if self._device_source is None:
-            np.copyto(self._target, self._source)
-        else:
-            torch.from_numpy(self._target).copy_(self._device_source, non_blocking=True)
-            torch.cuda.synchronize()
-
-    def write(self) -> None:
-        with memoryview(self._map) as content:
-            if self._path.exists():
-                write_file(f"{self._path}.next", str(self._path), content)
-                os.rename(f"{self._path}.next", self._path)
-            else:
-                write_file(str(self._path), f"{self._path}.none", content)
-        descriptor = os.open(self._path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-
-    def close(self) -> None:
-        self._path.unlink()
 
 
 @cache
@@ -293,14 +214,7 @@ def _gather(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "stall_s": [max(_stall_s(trace[step]) for trace in traces) for step in trained],
             "durable_s": [_durable_s(traces[0][step]) for step in trained],
             "durable_idle_s": [_durable_s(traces[0][step]) for step in sorted(idle)],
-            "load_s": _slowest([pair[0] for pair in rank["load"][name]] for rank in ranks),
-            "read_s": _slowest([pair[1] for pair in rank["load"][name]] for rank in ranks),
         }
-    machine = {
-        "share_bytes": ranks[0]["machine"]["bytes"],
-        "copy_s": _slowest(rank["machine"]["copy_s"] for rank in ranks),
-        "direct_s": _slowest(rank["machine"]["direct_s"] for rank in ranks),
-    }
     settings = {
         name: getattr(options, name)
         for name in ("model", "ranks", "batch", "interval", "checkpoints", "rounds")
@@ -310,7 +224,6 @@ def _gather(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "torch": torch.__version__,
         **settings,
         "none_s": _slowest(rank["blocks"][NONE] for rank in ranks),
-        "machine": machine,
         "strategies": strategies,
     }
 
@@ -332,50 +245,24 @@ def _durable_s(checkpoint: Checkpoint) -> float:
 
 def show(found: dict[str, Any]) -> None:
     """Print one line a strategy."""
-    machine, none_s = found["machine"], np.asarray(found["none_s"])
+    none_s = np.asarray(found["none_s"])
     steps = found["interval"] * found["checkpoints"]
-    megabytes = machine["share_bytes"] / 1e6
-    copy_s, direct_s = np.median(machine["copy_s"]), np.median(machine["direct_s"])
     print(
         f"{found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
         f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
     )
-    print(
-        f"a rank's share {megabytes:.0f} MB: copied in {copy_s * 1e3:.1f} ms, written past the page cache and synced in "
-        f"{direct_s * 1e3:.0f} ms"
-    )
-    print(
-        f"{'':22}{'stall ms':>10}{'/ copy':>8}{'/ native':>10}{'durable ms':>12}{'idle':>7}"
-        f"{'direct / idle':>15}{'overhead %':>24}{'read / load':>13}"
-    )
+    print(f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}")
     native = found["strategies"].get("native")
     for name, of in found["strategies"].items():
         stall_s = np.median(of["stall_s"])
         over = 100 * (np.asarray(of["block_s"]) / none_s - 1)
         low, high = median_interval(over)
         to_native = stall_s / np.median(native["stall_s"]) if native else np.nan
-        idle_s = np.median(of["durable_idle_s"])
         print(
-            f"{name:22}{stall_s * 1e3:10.2f}{stall_s / copy_s:8.2f}{to_native:10.4f}"
-            f"{np.median(of['durable_s']) * 1e3:12.0f}{idle_s * 1e3:7.0f}{direct_s / idle_s:15.2f}"
+            f"{name:22}{stall_s * 1e3:10.2f}{to_native:10.4f}"
+            f"{np.median(of['durable_s']) * 1e3:12.0f}{np.median(of['durable_idle_s']) * 1e3:7.0f}"
             f"{np.median(over):10.1f} [{low:5.1f},{high:5.1f}]"
-            f"{np.median(of['read_s']) / np.median(of['load_s']):13.2f}"
         )
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def _read(files: Iterable[Path]) -> None:
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            buffer = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
-            view = memoryview(buffer)
-            while view.nbytes and (count := file.readinto(view)):
-                view = view[count:]
 
 
 def _free_port() -> int:

@@ -29,7 +29,7 @@ def forget_names(prefix: str) -> list[Path]:
     of them has ended, however it ends. Call it when every process that needs a segment has mapped it: none can find it
     afterwards. Returns the paths that are gone. Another process may have removed one at the same time.
     """
-    mapped = _mapped(Path("/proc/self"))
+    mapped = {path for *_, path in _mappings(Path("/proc/self")) if not path.endswith(_DELETED)}
     paths = sorted(path for path in mapped if path.startswith(f"{SEGMENTS}/{prefix}"))
     return _remove(map(Path, paths))
 
@@ -60,8 +60,10 @@ def remove_unused(segments: Iterable[Path]) -> list[Path]:
         if not unused:
             break
         # In this order: a process that has closed a segment between the two looks has mapped it.
-        for used in (*_open(process), *_mapped_inodes(process)):
-            unused.pop(used, None)
+        used = _open(process)
+        used |= {(device, inode) for _, _, _, device, inode, _ in _mappings(process)}
+        for each in used:
+            unused.pop(each, None)
     return _remove(sorted(unused.values()))
 
 
@@ -83,16 +85,6 @@ def _open(process: Path) -> set[Inode]:
                 if str(each.readlink()).startswith(f"{SEGMENTS}/"):
                     found.add(_identity(each.stat()))
     return found
-
-
-def _mapped_inodes(process: Path) -> set[Inode]:
-    return {(device, inode) for _, _, _, device, inode, _ in _mappings(process)}
-
-
-def _mapped(process: Path) -> set[str]:
-    """Paths of the files that a process has mapped and that still have their names."""
-    paths = {path for *_, path in _mappings(process)}
-    return {path for path in paths if not path.endswith(_DELETED)}
 
 
 def _mappings(process: Path) -> list[list[str]]:

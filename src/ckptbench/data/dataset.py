@@ -68,10 +68,7 @@ class Dataset:
         That scale is a constant and not a statistic of the dataset, so it needs no pass over the data. Float32 values
         were scaled when the dataset was prepared.
         """
-        images, labels = {
-            "train": (self.train_images, self.train_labels),
-            "test": (self.test_images, self.test_labels),
-        }[split]
+        images, labels = getattr(self, f"{split}_images"), getattr(self, f"{split}_labels")
         positions = np.asarray(indices, np.int64)
         chosen = images[positions].astype(np.float32)
         if images.dtype == np.uint8:

@@ -124,7 +124,7 @@ class Trainer:
             levels=self._levels,
             recorder=self._recorder,
             on_stage=self._injector.at_stage,
-            begin=self._begin_save,
+            begin=lambda position: self._injector.tell_save(position.step),
             barrier=self._recovery.barrier,
             gather=self._link.gather,
             attempt=self._plan.attempt,
@@ -136,9 +136,6 @@ class Trainer:
         kept = self._recovery.options.get("batch") != "shrunk"
         assignments = self._launched_world.world_size
         return shares_of(ranks, assignments, self._plan.cell.batch_size, kept=kept)
-
-    def _begin_save(self, position: Position) -> None:
-        self._injector.tell_save(position.step)
 
     def build(self) -> None:
         started_ns = clock()

@@ -56,7 +56,9 @@ class NestedCommand:
         if status and self._terminated:
             sys.exit(TERMINATED_STATUS)
         if status:
-            raise CommandFailedError(f"the job's command ended with {_status_words(status)}")
+            name = signal.Signals(-status).name if status < 0 else ""
+            how = f"signal {name}" if name else f"exit status {status}"
+            raise CommandFailedError(f"the job's command ended with {how}")
         return status
 
     def checkpoint(self) -> DelayedSubmission:
@@ -114,9 +116,3 @@ def _ended(process: "subprocess.Popen[bytes]") -> bool:
         return True
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, flags) is not None
-
-
-def _status_words(status: int) -> str:
-    if status < 0:
-        return f"signal {signal.Signals(-status).name}"
-    return f"exit status {status}"

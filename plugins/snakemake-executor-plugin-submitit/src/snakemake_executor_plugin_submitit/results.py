@@ -23,7 +23,8 @@ def read_results(jobs: Iterable[Job[Any]]) -> dict[str, str | None]:
         path = job.paths.result_pickle
         if path.name in listings[folder]:
             with suppress(OSError, EOFError, pickle.UnpicklingError):  # not all of it is here yet
-                results[job.job_id] = _error(path)
+                kind, value = utils.pickle_load(path)
+                results[job.job_id] = None if kind == "success" else _last_line(str(value))
     return results
 
 
@@ -34,11 +35,6 @@ def _listing(folder: Path) -> set[str]:
         return set(os.listdir(folder))
     except FileNotFoundError:
         return set()
-
-
-def _error(path: Path) -> str | None:
-    kind, value = utils.pickle_load(path)
-    return None if kind == "success" else _last_line(str(value))
 
 
 def _last_line(traceback: str) -> str:

@@ -102,9 +102,11 @@ class Poller:
             for job in jobs
             if not states[job.job_id].known and self._lasts(job, UNKNOWN_SECONDS)
         ]
-        return [Outcome(job, self._lost_words()) for job in lost] + self._without_result(
-            over, states
+        words = (
+            f"left no result, and {self._cluster.name} has not known it for "
+            f"{UNKNOWN_SECONDS // 60} minutes: its record may have been purged"
         )
+        return [Outcome(job, words) for job in lost] + self._without_result(over, states)
 
     def _warn_of_hopeless(self, states: Mapping[str, JobState]) -> None:
         """Once a job: it would wait for ever, and the user with it."""
@@ -136,9 +138,3 @@ class Poller:
     def _lasts(self, job: Job[Any], seconds: float) -> bool:
         now = self._clock()
         return now - self._since.setdefault(job.job_id, now) >= seconds
-
-    def _lost_words(self) -> str:
-        return (
-            f"left no result, and {self._cluster.name} has not known it for "
-            f"{UNKNOWN_SECONDS // 60} minutes: its record may have been purged"
-        )
