@@ -33,6 +33,17 @@ from ckptbench.runs.plan import RunSpec
 log = logging.getLogger("ckptbench")
 
 MEMORY_FOLDER = "/dev/shm"
+NEEDED = {
+    "--dataset": "a prepared dataset's folder",
+    "--environment": "the framework's environment",
+    "--lock": "the lock it was made from",
+}
+MORE = {
+    "--checkpoints": "folder for checkpoints; default: that of --runs",
+    "--memory-folder": f"in the memory of every node; default: {MEMORY_FOLDER}",
+    "--node-folder": "on a disk of every node; default: the one for temporary files",
+    "--study": "results/study.json: progress, limits, what to keep",
+}
 
 
 def main() -> int:
@@ -114,33 +125,16 @@ def _progress(runs: Path, cells: Sequence[Cell], running: Cell) -> str:
 def _parse() -> argparse.Namespace:
     parser = parser_of(__doc__, "--cell", "--runs", "--parent")
     parser.add_argument("--training", type=json.loads, required=True, help="how it trains, as JSON")
-    parser.add_argument("--dataset", type=Path, required=True, help="a prepared dataset's folder")
-    parser.add_argument(
-        "--environment", type=Path, required=True, help="the framework's environment"
-    )
-    parser.add_argument("--lock", type=Path, required=True, help="the lock it was made from")
+    for name, meaning in NEEDED.items():
+        parser.add_argument(name, type=Path, required=True, help=meaning)
     parser.add_argument("--packages", help="SHA-256 that the environment must have")
     parser.add_argument("--settings", type=json.loads, help="those of the dataset, as JSON")
-    parser.add_argument(
-        "--checkpoints", type=Path, help="folder for checkpoints; default: that of --runs"
-    )
-    parser.add_argument(
-        "--memory-folder", type=Path, help=f"in the memory of every node; default: {MEMORY_FOLDER}"
-    )
-    parser.add_argument(
-        "--node-folder",
-        type=Path,
-        help="on a disk of every node; default: the one for temporary files",
-    )
-    parser.add_argument(
-        "--failures", type=json.loads, default=[], help="those that the cell's list names, as JSON"
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the newest complete version"
-    )
-    parser.add_argument(
-        "--study", type=Path, help="results/study.json: progress, limits, what to keep"
-    )
+    for name, meaning in MORE.items():
+        parser.add_argument(name, type=Path, help=meaning)
+    failures = "those that the cell's list names, as JSON"
+    parser.add_argument("--failures", type=json.loads, default=[], help=failures)
+    again = "go on from the newest complete version"
+    parser.add_argument("--resume", action="store_true", help=again)
     return parser.parse_args()
 
 

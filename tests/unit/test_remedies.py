@@ -61,6 +61,10 @@ def test_what_has_no_remedy_of_its_own_has_that_of_its_caller() -> None:
 
 def test_a_file_that_may_not_be_read_is_to_be_made_readable() -> None:
     assert remedy(error(errno.EACCES), PLACE, reading=True) == f"let this user read {PLACE}"
+    folder = error(errno.EISDIR)
+    assert remedy(folder, PLACE, "name a file", reading=True) == "name a file", (
+        "nothing is in the way"
+    )
 
 
 def test_the_file_that_the_error_names_is_the_place() -> None:

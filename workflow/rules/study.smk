@@ -94,10 +94,8 @@ def get_environment_sha256(wildcards):
 
 def get_recipe(wildcards):
     """The recipe by which a package of the environment is compiled, from the registry. Most environments have none."""
-    framework = wildcards.environment.removesuffix("-cuda")
-    entry = FRAMEWORKS.get(framework)
-    recipe = entry.recipe if entry is not None else None
-    return [] if recipe is None else [ancient(of_clone(recipe))]
+    entry = FRAMEWORKS.get(wildcards.environment.removesuffix("-cuda"))
+    return [ancient(of_clone(entry.recipe))] if entry and entry.recipe else []
 
 
 def get_dataset_name(wildcards):

@@ -44,6 +44,7 @@ def test_a_job_that_still_runs_is_taken_back(tmp_path: Path):
     restart = Restart(tmp_path, request())
     assert restart.remaining(request(jobid=9)) == 0
     assert restart.adopted == ["7"]
+    assert restart.cluster.cancelled == []
 
 
 def test_a_job_that_finished_meanwhile_is_taken_back(tmp_path: Path):

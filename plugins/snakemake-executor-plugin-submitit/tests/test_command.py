@@ -15,7 +15,7 @@ import pytest
 from submitit.core.utils import DelayedSubmission
 
 from snakemake_executor_plugin_submitit import processes
-from snakemake_executor_plugin_submitit.command import NestedCommand
+from snakemake_executor_plugin_submitit.command import CommandFailedError, NestedCommand
 
 PATIENCE_S = 300
 """For what must come. It costs nothing where it comes, and a machine under load may need it."""
@@ -77,6 +77,11 @@ def test_the_exit_status_decides(tmp_path: Path, nodes: list[Node]):
     kind, trace = nodes[0].result() or ("", "")
     assert kind == "error"
     assert "the job's command ended with exit status 3" in str(trace)
+
+
+def test_a_signal_that_ended_the_shell_of_the_command_is_named(tmp_path: Path):
+    with pytest.raises(CommandFailedError, match="ended with signal SIGKILL"):
+        NestedCommand("kill -KILL $$", str(tmp_path), 10)()
 
 
 def test_the_command_runs_in_its_folder(tmp_path: Path, nodes: list[Node]):

@@ -28,13 +28,14 @@ PATIENCE_S = 300
 
 
 class Waiter:
-    """Waits to be told to stop; the next run returns how many runs there were."""
+    """Waits to be told to stop, as its child does unless it is deaf; the next run returns how many runs there were."""
 
-    def __init__(self, started: Path, runs: int = 0) -> None:
+    def __init__(self, started: Path, runs: int = 0, *, deaf: bool = False) -> None:
         self.started, self.runs = started, runs
+        self.command = "trap '' TERM; exec sleep 3000" if deaf else "exec sleep 3000"
 
     def __call__(self) -> int:
-        child = subprocess.Popen(["sleep", "3000"], start_new_session=True)
+        child = subprocess.Popen(["/bin/bash", "-c", self.command], start_new_session=True)
         self.started.write_text(str(child.pid))
         while not self.runs:
             time.sleep(0.05)
@@ -97,7 +98,7 @@ def test_a_job_gives_its_result(submit: Callable[..., Job]) -> None:
 def test_a_stopped_job_asks_to_be_requeued_and_leaves_no_process(
     submit: Callable[..., Job], tmp_path: Path, number: signal.Signals
 ) -> None:
-    job = submit(Waiter(tmp_path / "started"))
+    job = submit(Waiter(tmp_path / "started", deaf=number == signal.SIGTERM))
     process = start(job)
     child = int(wait_for(tmp_path / "started"))
     process.send_signal(number)

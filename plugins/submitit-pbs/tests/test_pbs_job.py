@@ -79,7 +79,7 @@ def test_near_its_limit_a_job_goes_on_as_another_with_the_same_id_for_submitit(
 ) -> None:
     programs("qsub", "77[].pbs1")
     functions: list[Callable[[], Any]] = [Waiter(tmp_path / "started"), print]
-    job, _ = executor(tmp_path, limit_s=4).submit_array(functions)
+    job, _ = executor(tmp_path, limit_s=12).submit_array(functions)
     programs("qrerun", status=159, complains="qrerun: Unauthorized Request")
     submitted = programs("qsub", "90.pbs1")
     script = job.paths.submission_file.read_text()

@@ -8,11 +8,10 @@ from types import FrameType
 from typing import ClassVar
 
 from submitit.core import logger
-from submitit.core.job_environment import SignalHandler
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from submitit_gridengine.processes import end_others_of_job
-from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, ignore
+from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, StopHandler
 
 REQUEUE_STATUS = 99
 """The exit status that makes Grid Engine run the job again under the same id; a job that is
@@ -54,13 +53,8 @@ class GridEngineJobEnvironment(QsubJobEnvironment):
         )
 
 
-class _Requeue(SignalHandler):
-    @property
-    def signals(self) -> set[signal.Signals]:
-        return {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, self.env._usr_sig()}
-
+class _Requeue(StopHandler):
     def checkpoint_and_try_requeue(self, signum: int, frame: FrameType | None = None) -> None:
-        ignore(*self.signals)
         try:
             super().checkpoint_and_try_requeue(signum, frame)
         finally:

@@ -7,16 +7,14 @@ import signal
 import subprocess
 import threading
 import time
-from types import FrameType
 from typing import ClassVar
 
 from submitit.core import logger
-from submitit.core.job_environment import SignalHandler
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from submitit_pbs import follow_on
 from submitit_pbs.script import JOB_ID, STOP_AT
-from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, ignore
+from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, StopHandler
 
 
 class PbsJobEnvironment(QsubJobEnvironment):
@@ -45,7 +43,7 @@ class PbsJobEnvironment(QsubJobEnvironment):
         """SIGTERM comes from PBS: at qdel, at the time limit, and as it requeues a job for
         another's sake. A job cannot tell which, so it checkpoints and leaves what comes then to
         PBS. By its own clock, or told with `qsig -s USR2`, it also asks to run again."""
-        handler = _Stop(self, paths, submission)
+        handler = StopHandler(self, paths, submission)
         signal.signal(signal.SIGCONT, handler.bypass)
         signal.signal(signal.SIGTERM, handler.checkpoint_and_exit)
         for number in (signal.SIGUSR1, self._usr_sig()):
@@ -64,19 +62,6 @@ class PbsJobEnvironment(QsubJobEnvironment):
         log.info(f"qrerun: {asked.stderr.strip()}")
         new_id = follow_on.submit(self.paths)
         log.info(f"Job {self.job_id} goes on as {new_id} ({countdown} remaining timeouts)")
-
-
-class _Stop(SignalHandler):
-    def checkpoint_and_try_requeue(self, signum: int, frame: FrameType | None = None) -> None:
-        self._stop_listening()
-        super().checkpoint_and_try_requeue(signum, frame)
-
-    def checkpoint_and_exit(self, signum: int, frame: FrameType | None = None) -> None:
-        self._stop_listening()
-        super().checkpoint_and_exit(signum, frame)
-
-    def _stop_listening(self) -> None:
-        ignore(signal.SIGTERM, signal.SIGUSR1, self.env._usr_sig())
 
 
 def _signal_self(number: signal.Signals, after_s: float) -> None:
