@@ -21,7 +21,7 @@ from ckptbench.matrix.registry import RECOVERIES, STRATEGIES
 from ckptbench.report.commands.verbs import ckptbench as command
 from ckptbench.report.commands.verbs import run
 from scripts.pages.settings import fields
-from scripts.write_pages import PART, PARTS, files
+from scripts.write_pages import PART, PARTS, files, filled
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -102,6 +102,12 @@ def test_every_make_target_on_a_page_exists(page: Path) -> None:
 def test_what_follows_from_the_source_is_up_to_date() -> None:
     stale = [path for path, text in files().items() if path.read_text(encoding="utf-8") != text]
     assert not stale, "run `make generated` and commit the result"
+
+
+def test_a_part_is_written_in_place_of_what_stood_there() -> None:
+    page = "Before.\n<!--generated:faults-->\nold\n<!--end-->\nAfter.\n"
+    expected = f"Before.\n<!--generated:faults-->\n{PARTS['faults']()}<!--end-->\nAfter.\n"
+    assert filled(page) == expected
 
 
 def test_every_generated_part_is_on_one_page() -> None:
