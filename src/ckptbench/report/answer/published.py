@@ -5,7 +5,6 @@ A verdict follows from intervals by a rule. What one machine cannot test is said
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,10 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.named import has_name
+from ckptbench.matrix.plugin_spec import Entry
 from ckptbench.matrix.registry import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
-from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known
+from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
@@ -99,12 +99,11 @@ class Finding:
 
 def _not_negligible(tables: Tables) -> Iterator[Verdict]:
     rows = _native(tables)
-    rows = rows[rows["paired_lo"].notna()]
-    for row in records(rows):
-        rarer = _times_rarer(row["interval"])
-        theirs = {f"r{end}": row[f"paired{end}"] / rarer for end in ("", "_lo", "_hi")}
-        above, below = theirs["r_lo"] > NEGLIGIBLE, theirs["r_hi"] < NEGLIGIBLE
-        yield _compared(f"{_of(row)}, {describe('interval', row['interval'])}: {Known.of(row, 'paired').shown(PERCENT)}, so {Known.of(theirs, 'r').shown(PERCENT)}", found=above, refuted=below)  # fmt: skip
+    for row in records(rows[rows["paired_lo"].notna()]):
+        own = Known.of(row, "paired")
+        theirs = Known.of(row, "paired", 1 / _times_rarer(row["interval"]))
+        evidence = f"{_of(row)}, {describe('interval', row['interval'])}: {own.shown(PERCENT)}, so {theirs.shown(PERCENT)}"
+        yield _compared(evidence, found=theirs.lo > NEGLIGIBLE, refuted=theirs.hi < NEGLIGIBLE)
 
 
 def _times_rarer(interval: str) -> float:
@@ -113,40 +112,13 @@ def _times_rarer(interval: str) -> float:
     return (ROJAS_STEPS if known.unit == "steps" else ROJAS_EPOCHS) / known.every
 
 
-def _extreme(tables: Tables, framework: str, *, lowest: bool) -> Iterator[Verdict]:
+def _extreme_stall(tables: Tables, framework: str, *, lowest: bool) -> Iterator[Verdict]:
     """Whether this framework has the shortest, or the longest, stall among all that were measured alike."""
     rows = _native(tables)
     rows = rows[rows["stall_s_lo"].notna() & _in_default_format(rows)]
-    for key, group in groups(rows, [*ALIKE, "ranks", "interval"]):
-        if group["framework"].nunique() < 3 or framework not in set(group["framework"]):
-            continue
-        own = group[group["framework"] == framework].iloc[0]
-        others = group[group["framework"] != framework]
-        shorter, longer = others["stall_s_hi"] < own["stall_s_lo"], others["stall_s_lo"] > own["stall_s_hi"]  # fmt: skip
-        beaten, beats = (longer, shorter) if lowest else (shorter, longer)
-        ordered = group.sort_values("stall_s", ascending=lowest)
-        each = [f"{name(row['framework'])} {Known.of(row, 'stall_s').shown(SECONDS)}" for row in records(ordered)]  # fmt: skip
-        setup = [name(key["model"]), *(["deterministic mode"] if key["deterministic"] else []), describe("ranks", key["ranks"])]  # fmt: skip
-        yield _compared(f"{', '.join(setup)}: {', '.join(each)}", found=beaten.all(), refuted=beats.any())  # fmt: skip
-
-
-def _hardly_changed(tables: Tables) -> Iterator[Verdict]:
-    """The stall of the most ranks against that of the fewest."""
-    rows = _native(tables)
-    rows = rows[rows["stall_s_lo"].notna()]
-    for _, group in groups(rows, [*ALIKE, "framework", "format", "interval"]):
-        ends = group.sort_values("ranks").iloc[[0, -1]]
-        first, last = records(ends)
-        if first["ranks"] == last["ranks"]:
-            continue
-        least, most = _ratio_ends(last, first, "stall_s")
-        times = last["ranks"] / first["ranks"]
-        limit = times**ALIKE_SCALE
-        inside = least >= 1 / limit and most <= limit
-        outside = least > limit or most < 1 / limit
-        ratio = {"r": last["stall_s"] / first["stall_s"], "r_lo": least, "r_hi": most}
-        compared = _compared(f"{name(first['framework'])}: {Known.of(ratio, 'r').shown(PLAIN)} times from {first['ranks']} to {last['ranks']} ranks", found=inside, refuted=outside)  # fmt: skip
-        yield compared if times >= SCALED else Verdict(UNTESTED, compared.evidence)
+    for _, group in groups(rows, [*ALIKE, "ranks", "interval"]):
+        if group["framework"].nunique() > 2:
+            yield from _extreme(group, framework, "stall_s", SECONDS, lowest=lowest)
 
 
 def _efficiency(tables: Tables, framework: str) -> Iterator[Verdict]:
@@ -155,16 +127,44 @@ def _efficiency(tables: Tables, framework: str) -> Iterator[Verdict]:
     told = rows["efficiency_lo"].notna() & (rows["reference_ranks"] < rows["ranks"])
     rows = rows[told & (rows["ranks"] == rows["ranks"].max())]
     for _, group in groups(rows, [*ALIKE, "ranks", "reference_ranks"]):
-        if framework not in set(group["framework"]) or group["framework"].nunique() == 1:
-            continue
-        own = group[group["framework"] == framework].iloc[0]
-        others = group[group["framework"] != framework]
-        best = (others["efficiency_hi"] < own["efficiency_lo"]).all()
-        beaten = (others["efficiency_lo"] > own["efficiency_hi"]).any()
-        each = [
-            f"{_of(row)} {Known.of(row, 'efficiency').shown(PERCENT)}" for row in records(group)
-        ]
-        yield _compared(f"{', '.join(each)}", found=best, refuted=beaten)  # fmt: skip
+        if group["framework"].nunique() > 1:
+            yield from _extreme(group, framework, "efficiency", PERCENT, lowest=False)
+
+
+def _extreme(
+    group: pd.DataFrame, framework: str, column: str, unit: Unit, *, lowest: bool
+) -> Iterator[Verdict]:
+    """Whether this framework has the lowest, or the highest, number of all. Nothing where it is not in the group."""
+    is_own = group["framework"] == framework
+    if not is_own.any():
+        return
+    own, others = group[is_own].iloc[0], group[~is_own]
+    lower = others[f"{column}_hi"] < own[f"{column}_lo"]
+    higher = others[f"{column}_lo"] > own[f"{column}_hi"]
+    beaten, beats = (higher, lower) if lowest else (lower, higher)
+    each = [
+        f"{name(row['framework'])} {Known.of(row, column).shown(unit)}"
+        for row in records(group.sort_values(column, ascending=lowest))
+    ]
+    mode = "deterministic mode, " if own["deterministic"] else ""
+    setup = f"{name(own['model'])}, {mode}{describe('ranks', own['ranks'])}"
+    yield _compared(f"{setup}: {', '.join(each)}", found=beaten.all(), refuted=beats.any())
+
+
+def _hardly_changed(tables: Tables) -> Iterator[Verdict]:
+    """The stall of the most ranks against that of the fewest."""
+    rows = _native(tables)
+    rows = rows[rows["stall_s_lo"].notna()]
+    for fewest, most in _ends(rows, [*ALIKE, "framework", "format", "interval"]):
+        ratio = _ratio(most, fewest, "stall_s")
+        times = most["ranks"] / fewest["ranks"]
+        limit = times**ALIKE_SCALE
+        compared = _compared(
+            f"{name(most['framework'])}: {ratio.shown(PLAIN)} times from {fewest['ranks']} to {most['ranks']} ranks",
+            found=ratio.lo >= 1 / limit and ratio.hi <= limit,
+            refuted=ratio.lo > limit or ratio.hi < 1 / limit,
+        )
+        yield compared if times >= SCALED else Verdict(UNTESTED, compared.evidence)
 
 
 def _harmless(tables: Tables) -> Iterator[Verdict]:
@@ -174,27 +174,23 @@ def _harmless(tables: Tables) -> Iterator[Verdict]:
     if exact.empty:
         return
     same = int(exact["bit_equal"].sum())
-    word = FOUND if same == len(exact) else REFUTED
-    shown = [f"deterministic mode: {same} of {len(exact)} killed and restarted runs end with the bits of the run that was not killed"]  # fmt: skip
+    evidence = f"deterministic mode: {same} of {len(exact)} killed and restarted runs end with the bits of the run that was not killed"
     other = killed[~killed["deterministic"] & killed["accuracy_difference"].notna()]
     if len(other):
-        shown.append(f"default mode: the accuracy of {len(other)} runs differs by {100 * other['accuracy_difference'].abs().max():.2g} points at most")  # fmt: skip
-    yield Verdict(word, "; ".join(shown))
+        points = 100 * other["accuracy_difference"].abs().max()
+        evidence += f"; default mode: the accuracy of {len(other)} runs differs by {points:.2g} points at most"
+    yield Verdict(FOUND if same == len(exact) else REFUTED, evidence)
 
 
 def _determinism_costs(tables: Tables) -> Iterator[Verdict]:
     rows = tables["determinism_cost"]
-    rows = rows[rows["cost_lo"].notna()]
-    for row in records(rows):
-        above, below = row["cost_lo"] > NEGLIGIBLE, row["cost_hi"] < NEGLIGIBLE
-        yield _compared(f"{_of(row)}: {Known.of(row, 'cost').shown(PERCENT)}", found=above, refuted=below)  # fmt: skip
+    for row in records(rows[rows["cost_lo"].notna()]):
+        cost = Known.of(row, "cost")
+        evidence = f"{_of(row)}: {cost.shown(PERCENT)}"
+        yield _compared(evidence, found=cost.lo > NEGLIGIBLE, refuted=cost.hi < NEGLIGIBLE)
 
 
 # ---- DeepFreeze
-
-
-def _of_deepfreeze(rows: pd.DataFrame) -> pd.Series[bool]:
-    return pd.Series([has_name(each, ["deepfreeze"], STRATEGIES) for each in rows["strategy"]], rows.index, dtype=bool)  # fmt: skip
 
 
 def _hides(tables: Tables) -> Iterator[Verdict]:
@@ -202,29 +198,29 @@ def _hides(tables: Tables) -> Iterator[Verdict]:
     rows = _setups(tables)
     rows = rows[rows["stall_s"].notna()]
     blocking = rows[(rows["strategy"] == NATIVE.name) & _in_default_format(rows)]
-    ours = rows[_of_deepfreeze(rows)]
+    ours = rows[_is_any(rows["strategy"], "deepfreeze", STRATEGIES)]
     alike = [*ALIKE, "framework", "ranks", "interval", "recovery"]
     known = {tuple(key.values()): records(group)[0] for key, group in groups(blocking, alike)}
     for own in records(ours):
         other = known.get(tuple(own[name] for name in alike))
         if other is None:
             continue
-        lo, hi = _ratio_ends(own, other, "stall_s")
-        ratio = {"r": own["stall_s"] / other["stall_s"], "r_lo": lo, "r_hi": hi}
-        yield _compared(f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}: {Known.of(ratio, 'r').shown(PLAIN)} times as long", found=hi < HIDDEN, refuted=lo > HIDDEN)  # fmt: skip
+        ratio = _ratio(own, other, "stall_s")
+        of = f"{_of(own)}, {describe('strategy', own['strategy'])}, {describe('interval', own['interval'])}"
+        evidence = f"{of}: {ratio.shown(PLAIN)} times as long"
+        yield _compared(evidence, found=ratio.hi < HIDDEN, refuted=ratio.lo > HIDDEN)
 
 
 def _shares(tables: Tables) -> Iterator[Verdict]:
     """Memory of each rank, with the most ranks against the fewest."""
     rows = tables["strategies"]
-    rows = rows[_of_deepfreeze(rows) & rows["memory_bytes"].notna()]
-    for _, group in groups(rows, [*ALIKE, "framework", "strategy", "interval"]):
-        first, last = records(group.sort_values("ranks").iloc[[0, -1]])
-        if first["ranks"] == last["ranks"]:
-            continue
-        lo, hi = _ratio_ends(last, first, "memory_bytes", ("memory_bytes_lo", "memory_bytes_hi"))
-        part = {"r": last["memory_bytes"] / first["memory_bytes"], "r_lo": lo, "r_hi": hi}
-        yield _compared(f"{name(first['framework'])}, {name(first['model'])}: each of {last['ranks']} ranks takes {Known.of(part, 'r').shown(PLAIN)} times the memory that one takes alone", found=hi <= SHARED, refuted=lo > SHARED)  # fmt: skip
+    ours = _is_any(rows["strategy"], "deepfreeze", STRATEGIES)
+    rows = rows[ours & rows["memory_bytes"].notna()]
+    for fewest, most in _ends(rows, [*ALIKE, "framework", "strategy", "interval"]):
+        part = _ratio(most, fewest, "memory_bytes")
+        of = f"{name(most['framework'])}, {name(most['model'])}: each of {most['ranks']} ranks"
+        evidence = f"{of} takes {part.shown(PLAIN)} times the memory that one takes alone"
+        yield _compared(evidence, found=part.hi <= SHARED, refuted=part.lo > SHARED)
 
 
 # ---- ULFM
@@ -236,23 +232,22 @@ def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
     It is that of the ranks that are paid for: on one machine a survivor has the cores of the lost rank too, and its steps are faster.
     """
     rows = tables["goodput"]
-    rows = rows[(rows["interval"] == str(NEVER)) & (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()]  # fmt: skip
+    known = (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()
+    rows = rows[known & (rows["interval"] == str(NEVER))]
     for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
-        going_on = group[[has_name(each, ["ulfm"], RECOVERIES) for each in group["recovery"]]]
+        going_on = group[_is_any(group["recovery"], "ulfm", RECOVERIES)]
         again = group[group["recovery"] == RESTART.name]
         if going_on.empty or again.empty:
             continue
-        own, other = records(going_on)[0], records(again)[0]
-        better = own["goodput_of_ranks_lo"] > other["goodput_of_ranks_hi"]
-        worse = own["goodput_of_ranks_hi"] < other["goodput_of_ranks_lo"]
-        parts = [Known.of(row, "goodput_of_ranks").shown(PERCENT) for row in (own, other)]
-        yield _compared(f"{_of(own)}: {parts[0]} where survivors go on, and {parts[1]} where all start again", found=better, refuted=worse)  # fmt: skip
+        own, other = (Known.of(records(each)[0], "goodput_of_ranks") for each in (going_on, again))
+        evidence = f"{_of(records(going_on)[0])}: {own.shown(PERCENT)} where survivors go on, and {other.shown(PERCENT)} where all start again"
+        yield _compared(evidence, found=own.lo > other.hi, refuted=own.hi < other.lo)
 
 
 FINDINGS = (
     Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), "Overhead. ", _not_negligible),
-    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme, framework="tensorflow", lowest=True)),
-    Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme, framework="chainer", lowest=False)),
+    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme_stall, framework="tensorflow", lowest=True)),
+    Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme_stall, framework="chainer", lowest=False)),
     Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", _hardly_changed),
     Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), "Efficiency. ", partial(_efficiency, framework="pytorch"), needs_nodes=True),
     Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), "", _harmless),
@@ -333,14 +328,26 @@ def _in_default_format(rows: pd.DataFrame) -> pd.Series[bool]:
     return rows["format"] == rows["framework"].map(defaults)
 
 
-def _ratio_ends(
-    above: Row, below: Row, column: str, ends: tuple[str, str] | None = None
-) -> tuple[float, float]:
-    """The least and the most that the ratio of two numbers can be within their intervals: wider than its own interval. NaN where unknown."""
-    lo, hi = ends or (f"{column}_lo", f"{column}_hi")
-    if not below[lo] > 0:
-        return math.nan, math.nan
-    return above[lo] / below[hi], above[hi] / below[lo]
+def _is_any(names: pd.Series[str], wanted: str, registry: Mapping[str, Entry]) -> pd.Series[bool]:
+    """Whether each is this entry of the registry, whatever its options."""
+    found = [has_name(each, [wanted], registry) for each in names]
+    return pd.Series(found, names.index, dtype=bool)
+
+
+def _ends(rows: pd.DataFrame, alike: Sequence[str]) -> Iterator[tuple[Row, Row]]:
+    """Of the rows that are alike, those with the fewest and the most ranks, where these are not the same."""
+    for _, group in groups(rows, list(alike)):
+        fewest, most = records(group.sort_values("ranks").iloc[[0, -1]])
+        if fewest["ranks"] < most["ranks"]:
+            yield fewest, most
+
+
+def _ratio(above: Row, below: Row, column: str) -> Known:
+    """The ratio of two numbers, with the least and the most that it can be within their intervals: wider than its own interval. NaN where unknown."""
+    over, under = Known.of(above, column), Known.of(below, column)
+    if not under.lo > 0:
+        return Known(over.value / under.value)
+    return Known(over.value / under.value, over.lo / under.hi, over.hi / under.lo)
 
 
 def _of(row: Row) -> str:
