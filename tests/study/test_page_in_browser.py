@@ -121,7 +121,7 @@ def assert_shows(browser: Browser, wanted: dict[str, dict[str, Any]], now: str) 
 
 def fine_of(each: dict[str, Any]) -> str:
     lo, hi = (steps * each["step_s"] for steps in each["fine"])
-    return quantities.span(lo, hi, quantities.unit_of_times([hi]))
+    return quantities.span(lo, hi, quantities.unit_of_time(hi))
 
 
 def assert_known(shown: dict[str, float], values: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -172,16 +172,14 @@ def _number(digits: str) -> float:
     return float(digits.replace(",", ""))
 
 
-def unit_of_times(seconds: Iterable[float]) -> Unit:
-    """The unit in which times that stand together are said: that of the middle one. What is not finite does not count."""
-    known = sorted(each for each in seconds if math.isfinite(each))
-    middle = known[len(known) // 2] if known else 0.0
-    return next((unit for unit, longest in LONGEST if middle <= longest), DAYS)
+def unit_of_time(seconds: float) -> Unit:
+    """The unit in which so long a time is said."""
+    return next((unit for unit, longest in LONGEST if not seconds > longest), DAYS)
 
 
 def duration(seconds: float, lo: float = math.nan, hi: float = math.nan) -> str:
     """`41 min`, or with an interval `41 min [34, 52]`."""
-    return amount(seconds, unit_of_times([seconds]), lo, hi)
+    return amount(seconds, unit_of_time(seconds), lo, hi)
 
 
 def percent(part: float, lo: float = math.nan, hi: float = math.nan) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
 from textwrap import fill
 
 from rich.console import Console
@@ -14,7 +13,8 @@ WIDTH = 100
 """Of every answer, on a narrower terminal too: a number is never broken."""
 MOST_LINES = 30
 CANNOT, UNTOLD, NONE_HELPS = "cannot be told", "?", "none helps"
-"""In the place of numbers. The question mark is explained below."""
+"""In the place of numbers."""
+WHY_UNTOLD = f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold."
 NAME = 1
 """The column whose cells are broken where the table is too wide."""
 FEWEST_ROWS = 3
@@ -94,9 +94,12 @@ def _with_gaps(heads: Sequence[str], lines: Sequence[Line], gap: int) -> list[st
         table.add_column(head, overflow="fold", no_wrap=place != NAME)
     for line in lines:
         table.add_row(*line.cells)
-    console = Console(
-        width=WIDTH, file=StringIO(), color_system=None, markup=False, emoji=False, highlight=False
-    )
+    return printed(table)
+
+
+def printed(table: Table, width: int = WIDTH) -> list[str]:
+    """The lines of a table, whose cells are shown as they are."""
+    console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         console.print(table)
-    return [line.rstrip() for line in captured.get().rstrip("\n").split("\n")]
+    return [line.rstrip() for line in captured.get().splitlines()]

@@ -96,6 +96,13 @@ def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
     return [labels.describe(*pair) for pair in shared if pair not in UNSAID]
 
 
+def of_most_ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    """What was measured, and of what is projected that from the most ranks of its system: the least is projected from there."""
+    apart = [column for column in ("framework", *PANEL_COLUMNS) if column in frame]
+    most = frame.groupby(apart, dropna=False)["ranks"].transform("max")
+    return frame[~frame["projected"] | (frame["ranks"] == most)]
+
+
 def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:
     """One text per row: these columns, described and joined. A format is left out beside a strategy that has no other."""
     rows = (dict(zip(columns, row, strict=True)) for row in frame[list(columns)].to_numpy(object))
@@ -111,11 +118,11 @@ def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.
     return pd.Series(texts, frame.index, dtype=object)
 
 
-def prepared(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table in order, with what panels need: `facet` and `label`."""
+def prepared(frame: pd.DataFrame, row: Sequence[str] = ROW_COLUMNS) -> pd.DataFrame:
+    """The rows of a table in order, with what panels need: `facet` and `label`. `row` has the columns that separate the rows of a panel."""
     known = with_hardware(frame)
-    present = [c for c in (*PANEL_COLUMNS, "framework", *ROW_COLUMNS) if c in known]
-    return labelled(faceted(ordered(known, present)))
+    present = [c for c in (*PANEL_COLUMNS, "framework", *row) if c in known]
+    return labelled(faceted(ordered(known, present)), row)
 
 
 def faceted(frame: pd.DataFrame, columns: Sequence[str] = PANEL_COLUMNS) -> pd.DataFrame:
@@ -143,10 +150,6 @@ def _varies_within(frame: pd.DataFrame, column: str) -> bool:
 
 def per_framework(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of each framework, frameworks in their order."""
-    for framework in sorted(frame["framework"].unique(), key=_framework_order):
+    names = frame["framework"].unique()
+    for framework in sorted(names, key=lambda name: labels.order("framework", name)):
         yield framework, frame[frame["framework"] == framework]
-
-
-def _framework_order(framework: str) -> tuple[int, str]:
-    place: tuple[int, str] = labels.order("framework", framework)
-    return place

@@ -12,7 +12,6 @@ from ckptbench.analysis.tables.schema import Row
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
-from ckptbench.decide.rates import OWN
 from ckptbench.matrix.registry import RESTART
 from ckptbench.report.answer import remarks
 from ckptbench.report.answer.labels import describe
@@ -26,11 +25,21 @@ from ckptbench.report.answer.quantities import (
     plain,
     span,
 )
-from ckptbench.report.answer.screen import CANNOT, NAME, NONE_HELPS, UNTOLD, Line, Screen, text
+from ckptbench.report.answer.screen import (
+    CANNOT,
+    NAME,
+    NONE_HELPS,
+    UNTOLD,
+    WHY_UNTOLD,
+    Line,
+    Screen,
+    text,
+)
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     constants,
     in_words,
+    of_most_ranks,
     separating,
     varying,
     with_hardware,
@@ -79,7 +88,11 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
         rest=f"{folder}/advice.csv",
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
-            *([_why_untold(rows, tables["failure_rates"])] if untold else []),
+            *(
+                [f"{WHY_UNTOLD} More measurements or a failure rate of your own can narrow it."]
+                if untold
+                else []
+            ),
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
         ),
@@ -101,10 +114,8 @@ def shown(tables: Tables) -> pd.DataFrame:
     )
     if known.empty:
         return known
-    apart = [name for name in SYSTEM if name != "ranks"]
-    most = known.groupby(apart, dropna=False)["ranks"].transform("max")
-    known = known[~known["projected"] | (known["ranks"] == most)]
-    known = pd.DataFrame([projected(row, row["gpus"]) for row in records(known)])
+    rows = records(of_most_ranks(known))
+    known = pd.DataFrame([projected(row, row["gpus"]) for row in rows])
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
     return by_goodput.assign(name=_names(by_goodput)).reset_index(drop=True)
 
@@ -134,21 +145,6 @@ def _common(rows: pd.DataFrame) -> list[str]:
 def _is_given(rows: pd.DataFrame) -> bool:
     """Whether the costs are those of a user's file."""
     return bool((rows["framework"] == GIVEN).all())
-
-
-def _why_untold(rows: pd.DataFrame, rates: pd.DataFrame) -> str:
-    """With what narrows it: the rate of failures is as sure as it gets where it is the reader's own."""
-    is_own = bool(rates.loc[rates["rate"].isin(rows["rate"]), "source"].eq(OWN).all())
-    ways = [
-        *([] if is_own else ["a rate of your own"]),
-        *([] if _is_given(rows) else ["more repeats"]),
-    ]
-    remedy = (
-        f"{' or '.join(ways).capitalize()} can narrow it"
-        if ways
-        else "Costs from more checkpoints can narrow it"
-    )
-    return f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold. {remedy}."
 
 
 def _heads(rows: pd.DataFrame) -> tuple[str, ...]:

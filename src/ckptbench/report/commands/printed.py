@@ -7,12 +7,9 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.report.answer.quantities import (
@@ -22,9 +19,9 @@ from ckptbench.report.answer.quantities import (
     duration,
     plain,
     span,
-    unit_of_times,
+    unit_of_time,
 )
-from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WIDTH
+from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WHY_UNTOLD, WIDTH, printed
 from ckptbench.report.commands.case import Choice, answer
 from ckptbench.report.commands.options import Asked
 
@@ -159,11 +156,11 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
         yield f"The interval in use is taken to be of {now.name}."
     for choice in choices:
         if not choice.steps.tells:
-            unit = unit_of_times([choice.interval_s.value])
+            unit = unit_of_time(choice.interval_s.value)
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
             yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
     if not all(each.loses.tells for each in (*choices, *([now] if now else []))):
-        yield f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold."
+        yield WHY_UNTOLD
     others = [choice.other_s for choice in choices if choice.other_s is not None]
     if len(others) == len(choices) and all(map(is_told, choices)):
         rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))
@@ -199,10 +196,8 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
     for _ in columns[2:]:
         grid.add_column(no_wrap=True)
     for cells in zip(*columns, strict=True):
-        grid.add_row(*map(Text, cells))
-    file = StringIO()
-    Console(width=WIDTH + GAP, file=file, color_system=None).print(grid)
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+        grid.add_row(*cells)
+    return "".join(f"{line}\n" for line in printed(grid, WIDTH + GAP))
 
 
 def _saves(choice: Choice) -> str:
@@ -217,14 +212,14 @@ def _saves(choice: Choice) -> str:
 def _interval(choice: Choice) -> str:
     if helps_nothing(choice) and choice.fine_steps is not None:
         return NONE_HELPS
-    return _shown(choice.interval_s, unit_of_times([choice.interval_s.value]), CANNOT)
+    return _shown(choice.interval_s, unit_of_time(choice.interval_s.value), CANNOT)
 
 
 def _fine(choice: Choice) -> str:
     assert choice.fine_steps is not None
     step_s = choice.interval_s.value / choice.steps.value
     lo, hi = (steps * step_s for steps in choice.fine_steps)
-    return span(lo, hi, unit_of_times([choice.interval_s.value]))
+    return span(lo, hi, unit_of_time(choice.interval_s.value))
 
 
 def _shown(known: Known, unit: Unit, untold: str = UNTOLD) -> str:

@@ -7,33 +7,32 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.report.answer.labels import counted
+from ckptbench.report.answer.setups import of_most_ranks
 from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.decided import (
     LEAST,
     NONE,
-    Styles,
+    Looks,
     caption,
     curves_of,
     draw_band,
     foremost,
     handles,
-    known_and_beyond,
     looks,
     lost,
 )
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     nothing_to_show,
     small_multiples,
 )
-from ckptbench.report.figures.kit.style import INK, LineStyle
 
 FIGURE = {
     "title": "How often to checkpoint",
@@ -66,7 +65,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput_curves`, `advice`, `failure_rates` and `decision_costs`."""
     if tables["goodput_curves"].empty:
         return nothing_to_show(NONE)
-    curves = known_and_beyond(curves_of(tables["goodput_curves"]))
+    curves = of_most_ranks(curves_of(tables["goodput_curves"]))
     names = foremost(curves)
     named = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "series"]]
     found = _found(tables["advice"], curves["rate"].iloc[0]).merge(named, on=[*KEY, "gpus"])
@@ -78,9 +77,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         here = found[found["gpus"].isin(own["gpus"]) & found["series"].isin(names)]
         _draw_panel(axes, own, here, styles)
         axes.set_xlabel("Interval (min)")
-    marks = [Line2D([], [], color=INK, linestyle="", label=name, **look) for name, look in MARKS.items()]  # fmt: skip
-    fine = Line2D([], [], color=INK, label="fine", **FINE)
-    legend(figure, [*handles(styles), *marks, fine])
+    marks = [entry(name, linestyle="", **look) for name, look in MARKS.items()]
+    legend(figure, [*handles(styles), *marks, entry("fine", **FINE)])
     return figure
 
 
@@ -105,25 +103,26 @@ def _title(rows: pd.DataFrame) -> str:
     return f"{counted(gpus, unit)}, measured"
 
 
-def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Styles) -> None:
+def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Looks) -> None:
     losses = [*found["best_loss"], *found["in_use_loss"].dropna()]
     minutes = [*found["best_minutes"], *found["in_use_minutes"].dropna()]
     most = max(BEYOND * found["best_loss"].max(), *losses)
-    for name, (color, line_style) in styles.items():
+    for name, look in styles.items():
         curve = rows[rows["series"] == name].sort_values("interval_minutes")
         if len(curve):
-            _draw_curve(axes, curve, found[found["series"] == name], color, line_style)
+            _draw_curve(axes, curve, found[found["series"] == name], look)
     near = rows[rows["loss"] <= most]
     lost(axes, [*losses, *near["loss"]])
     logarithmic(axes.xaxis, [*minutes, *near["interval_minutes"]])
 
 
 def _draw_curve(
-    axes: Axes, curve: pd.DataFrame, found: pd.DataFrame, color: str, line_style: LineStyle
+    axes: Axes, curve: pd.DataFrame, found: pd.DataFrame, look: Mapping[str, Any]
 ) -> None:
+    color = look["color"]
     draw_band(axes, curve, "interval_minutes", color)
     minutes = curve["interval_minutes"]
-    axes.plot(minutes, curve["loss"], color=color, linestyle=line_style)
+    axes.plot(minutes, curve["loss"], **look)
     for row in records(found):
         fine = curve[minutes.between(row["fine_from_minutes"], row["fine_to_minutes"])]
         axes.plot(fine["interval_minutes"], fine["loss"], color=color, gid="fine", **FINE)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.aftermath import FAILURE, STRUCK, UNDISTURBED
 from ckptbench.report.answer.setups import (
@@ -23,6 +22,7 @@ from ckptbench.report.answer.setups import (
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     nothing_to_show,
     small_multiples,
@@ -78,8 +78,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         _draw_panel(axes, known[known["run"] == run], window, look(framework).color)
     for axes in panels:
         axes.set_xlim(0, None)  # only now that every panel which shares the axis is drawn
-    handles = [Line2D([], [], color=INK, label=what, **line) for what, line in LINES.items()]
-    legend(figure, [*handles, Line2D([], [], color=INK, linestyle="", marker="|", label=FAILURE)])
+    handles = [entry(what, **line) for what, line in LINES.items()]
+    legend(figure, [*handles, entry(FAILURE, linestyle="", marker="|")])
     return figure
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from textwrap import fill
 
 import pandas as pd
-from matplotlib.lines import Line2D
 
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.figures import proofs
 from ckptbench.report.figures.kit.captions import caption
-from ckptbench.report.figures.kit.curves import Kind, curve_handles, draw_pairs
-from ckptbench.report.figures.kit.panels import PaperFigure, legend, nothing_to_show
+from ckptbench.report.figures.kit.curves import curve_handles, draw_pairs
+from ckptbench.report.figures.kit.panels import PaperFigure, entry, legend, nothing_to_show
 from ckptbench.report.figures.kit.style import DOTTED, INK, SOLID
 from ckptbench.report.figures.proofs import AGAIN, RESUMED
 
@@ -28,11 +27,11 @@ READING = (
 )
 REFERENCE = "uninterrupted"
 COMPARED = {RESUMED: "killed and resumed", AGAIN: "same seed again"}
-KINDS = (
-    Kind(REFERENCE, SOLID, 3.5, 0.4),
-    Kind(COMPARED[AGAIN], SOLID, 0.8, 1),
-    Kind(COMPARED[RESUMED], DOTTED, 2, 1),
-)
+KINDS = {
+    REFERENCE: {"linestyle": SOLID, "linewidth": 3.5, "alpha": 0.4},
+    COMPARED[AGAIN]: {"linestyle": SOLID, "linewidth": 0.8},
+    COMPARED[RESUMED]: {"linestyle": DOTTED, "linewidth": 2},
+}
 TITLE_LETTERS = 46
 """Titles are as wide as a pair of panels."""
 MARK = 0.12
@@ -58,7 +57,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         places = proofs.restarts(tables["restore"], groups[place // 2])
         foot = axes.get_xaxis_transform()
         axes.vlines(places, 0, MARK, INK, linewidth=0.6, transform=foot, gid="restart")
-    restart = Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="restart")
+    restart = entry("restart", marker="|", linestyle="", markersize=6)
     legend(figure, [*curve_handles(curves, KINDS), restart])
     return figure
 

@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
-from matplotlib.lines import Line2D
 from matplotlib.markers import TICKDOWN
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -19,6 +18,7 @@ from ckptbench.report.figures import proofs
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     nothing_to_show,
     small_multiples,
@@ -147,6 +147,6 @@ def _rough(number: float) -> str:
 
 def _legend() -> list[Artist]:
     shades = {EQUAL: "none differs", SOME: "some", to_hex(SHADES(0.5)): "half", ALL: "all"}
-    restart = Line2D([], [], color=INK, marker="|", linestyle="", markersize=4, label="restart")
+    restart = entry("restart", marker="|", linestyle="", markersize=4)
     patches = [Patch(facecolor=c, edgecolor=GREYS[3], label=name) for c, name in shades.items()]
     return [*patches, restart]

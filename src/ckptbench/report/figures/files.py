@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill
@@ -38,8 +37,7 @@ def write_figure(
     paths = {
         suffix: output_stem.with_name(output_stem.name + suffix) for suffix in (*METADATA, CAPTION)
     }
-    with paper(tables), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # `paper` has told of all of them in one line
+    with paper(tables):
         figure = entry.draw(tables)
         for suffix, metadata in METADATA.items():
             figure.savefig(paths[suffix], metadata=metadata)

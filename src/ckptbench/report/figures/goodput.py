@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from ckptbench.matrix.named import has_name
 from ckptbench.matrix.registry import FAULTS
@@ -18,13 +18,14 @@ from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     mark_disturbed,
     nothing_to_show,
     small_multiples,
 )
 from ckptbench.report.figures.kit.series import in_series
-from ckptbench.report.figures.kit.style import INK, LINE_STYLES, LineStyle, look
+from ckptbench.report.figures.kit.style import LINE_STYLES, look
 
 FIGURE = {
     "title": "Useful time against failures",
@@ -44,7 +45,7 @@ DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.option
 """Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
 MARKERS = "osD^vPX*"
 PANEL_IN = 1.25
-Styles = Mapping[str, tuple[LineStyle, str]]
+Looks = Mapping[str, Mapping[str, Any]]
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
@@ -61,7 +62,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     reading = READING.format(of_ranks=OF_RANKS if fewer else "")
     text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS, "recovery"))
     names = list(rows["series"].unique())
-    styles = dict(zip(names, cycle(zip(LINE_STYLES, MARKERS, strict=True)), strict=False))
+    looks = cycle(zip(LINE_STYLES, MARKERS, strict=True))
+    styles = {
+        name: {"linestyle": line_style, "marker": marker}
+        for name, (line_style, marker) in zip(names, looks, strict=False)
+    }
     panels = [panel for _, panel in rows.groupby("title", sort=False)]
     cells = [(panel, name) for panel in panels for name in quantities]
     titles = [panel["title"].iloc[0] for panel, _ in cells]
@@ -70,38 +75,30 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for axes, (panel, quantity) in zip(drawn, cells, strict=True):
         _draw_panel(axes, panel, quantity, styles)
         kit.goodput(axes.yaxis, 100 * rows[quantities].to_numpy(float).ravel(), ends)
-    legend(figure, _handles(styles) if len(names) > 1 else [])
+    handles = [entry(name, **own) for name, own in styles.items()]
+    legend(figure, handles if len(names) > 1 else [])
     return figure
 
 
-def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Styles) -> None:
+def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Looks) -> None:
     color = look(panel["framework"].iloc[0]).color
     rate = panel["failures_per_hour"]
     low, high = (100 * panel[f"{quantity}_{end}"] for end in ("lo", "hi"))
     axes.vlines(rate, low, high, colors=color, alpha=0.5, gid=f"{quantity} interval")
     for name, own in panel.groupby("series", sort=False):
-        line_style, marker = styles[str(name)]
         curve = own.sort_values("failures_per_hour")
         drawn = np.array([has_name(each, DRAWN, FAULTS) for each in curve["history"]], bool)
-        for rows, joined in ((curve[drawn], line_style), (curve[~drawn], "")):
+        for rows, joined in ((curve[drawn], {}), (curve[~drawn], {"linestyle": ""})):
             if len(rows):
                 axes.plot(
                     rows["failures_per_hour"],
                     100 * rows[quantity],
                     color=color,
-                    linestyle=joined,
-                    marker=marker,
                     label=str(name),
                     gid=quantity,
+                    **{**styles[str(name)], **joined},
                 )
     mark_disturbed(axes, panel.assign(y=100 * panel[quantity]), "failures_per_hour", "y")
     axes.set_xlim(0, 1.05 * rate.max())
     axes.set_xlabel("Failures per hour")
     axes.set_ylabel(QUANTITIES[quantity])
-
-
-def _handles(styles: Styles) -> list[Line2D]:
-    return [
-        Line2D([], [], color=INK, linestyle=line_style, marker=marker, label=name)
-        for name, (line_style, marker) in styles.items()
-    ]

@@ -20,6 +20,7 @@ from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
     draw_estimates,
+    entry,
     forest_plot,
     legend,
     nothing_to_show,
@@ -90,11 +91,11 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
 
 def _legend(rows: pd.DataFrame, steady: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=INK, marker="o", label="paired with baseline"),
-        Line2D([], [], color=INK, marker="o", markerfacecolor="white", label="from inside the run"),
+        entry("paired with baseline", marker="o"),
+        entry("from inside the run", marker="o", markerfacecolor="white"),
     ]
     if rows["in_run_steady"].notna().any():
-        handles.append(Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label=steady))  # fmt: skip
+        handles.append(entry(steady, marker="|", linestyle="", markersize=6))
     if _disagree(rows).any():
         handles.append(Patch(facecolor=BAND, label="the two intervals do not overlap"))
     return handles

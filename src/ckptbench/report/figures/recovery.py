@@ -6,14 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ckptbench.report.answer.setups import (
-    PANEL_COLUMNS,
-    ROW_COLUMNS,
-    faceted,
-    labelled,
-    ordered,
-    with_hardware,
-)
+from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures.kit.axes import goodput
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -87,8 +80,7 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
         name: shown[list(part.columns)].sum(axis=1) / shown["failures"]
         for name, part in PARTS.items()
     }
-    known = with_hardware(shown).assign(**parts)
-    return labelled(faceted(ordered(known, (*PANEL_COLUMNS, "framework", *ROW))), ROW)
+    return prepared(shown.assign(**parts), ROW)
 
 
 def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:

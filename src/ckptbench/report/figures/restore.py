@@ -13,9 +13,7 @@ from ckptbench.matrix.registry import NOTHING
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     ROW_COLUMNS,
-    faceted,
-    labelled,
-    ordered,
+    prepared,
     with_hardware,
 )
 from ckptbench.report.figures.kit.captions import caption
@@ -65,7 +63,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     shown = restarts[(restarts["omit"] == NOTHING) & (restarts["step"] > 0)]
     if shown.empty:
         return nothing_to_show("No run was restarted from a checkpoint: there is no restart to show.")  # fmt: skip
-    rows = prepared(with_disturbed(shown, tables))
+    rows = medians_of(with_disturbed(shown, tables))
     fewest, doubtful = rows["restarts"].min(), (~rows["shown"]).sum()
     reading = READING.format(fewest=fewest, doubtful=doubtful, rows=len(rows), **BOUNDS)
     text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
@@ -84,7 +82,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     return figure
 
 
-def prepared(restarts: pd.DataFrame) -> pd.DataFrame:
+def medians_of(restarts: pd.DataFrame) -> pd.DataFrame:
     """A row for the restarts of each setup, warm and cold: medians of its phases, and `shown`, whether the
     counters say of every load what it is called."""
     known = with_hardware(restarts).assign(
@@ -99,7 +97,7 @@ def prepared(restarts: pd.DataFrame) -> pd.DataFrame:
         disturbed=("disturbed", "any"),
         restarts=("run", "size"),
     )
-    return labelled(faceted(ordered(rows, (*PANEL_COLUMNS, "framework", *ROW))), ROW)
+    return prepared(rows, ROW)
 
 
 def _draw_phases(axes: Axes, panel: Panel, facet: pd.DataFrame) -> None:

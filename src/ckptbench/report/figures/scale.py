@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
+from ckptbench.report.answer.setups import of_most_ranks
 from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.decided import (
     NONE,
@@ -17,17 +17,17 @@ from ckptbench.report.figures.kit.decided import (
     draw_band,
     foremost,
     handles,
-    known_and_beyond,
     looks,
     lost,
 )
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     nothing_to_show,
     small_multiples,
 )
-from ckptbench.report.figures.kit.style import DASHED, INK, SOLID
+from ckptbench.report.figures.kit.style import DASHED, SOLID
 
 FIGURE = {
     "title": "The best goodput against GPUs",
@@ -48,20 +48,19 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `scale`, `failure_rates` and `decision_costs`."""
     if tables["scale"].empty:
         return nothing_to_show(NONE)
-    shown = known_and_beyond(curves_of(tables["scale"]))
-    colors = {name: color for name, (color, _) in looks(foremost(shown)).items()}
-    text = caption(READING, shown, len(colors), "scale", tables)
+    shown = of_most_ranks(curves_of(tables["scale"]))
+    styles = {name: {**own, "linestyle": SOLID} for name, own in looks(foremost(shown)).items()}
+    text = caption(READING, shown, len(styles), "scale", tables)
     figure, (axes,) = small_multiples([""], PANEL_IN, text)
-    for name, color in colors.items():
-        _draw_curve(axes, shown[shown["series"] == name].sort_values("gpus"), color)
-    drawn = shown[shown["series"].isin(list(colors))]
+    for name, own in styles.items():
+        _draw_curve(axes, shown[shown["series"] == name].sort_values("gpus"), own["color"])
+    drawn = shown[shown["series"].isin(list(styles))]
     lost(axes, drawn["loss"])
     logarithmic(axes.xaxis, drawn["gpus"])
     axes.set_xlabel("GPUs")
     kinds = {"costs known": KNOWN} | ({"projected": BEYOND} if drawn["projected"].any() else {})
-    of_curves = handles({name: (color, SOLID) for name, color in colors.items()})
-    of_kinds = [Line2D([], [], color=INK, label=name, **look) for name, look in kinds.items()]
-    legend(figure, [*of_curves, *of_kinds])
+    of_kinds = [entry(name, **own) for name, own in kinds.items()]
+    legend(figure, [*handles(styles), *of_kinds])
     return figure
 
 

@@ -22,6 +22,7 @@ from ckptbench.report.figures.kit.curves import framework_handles
 from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     mark_disturbed,
     nothing_to_show,
@@ -32,7 +33,6 @@ from ckptbench.report.figures.kit.style import (
     DASH_DOTTED,
     DOTTED,
     FAINT,
-    INK,
     LINE_STYLES,
     LineStyle,
     look,
@@ -143,9 +143,9 @@ def _draw_costs(axes: Axes, own: pd.DataFrame, styles: Mapping[str, LineStyle]) 
 
 def _handles(rates: pd.DataFrame, styles: Mapping[str, LineStyle]) -> list[Line2D]:
     ideals = [
-        Line2D([], [], color=FAINT, linestyle=style, linewidth=0.8, label=name)
+        entry(name, color=FAINT, linestyle=style, linewidth=0.8)
         for name, style in IDEALS.items()
         if name in rates and rates[name].notna().any()
     ]
-    series = [Line2D([], [], color=INK, linestyle=style, label=name) for name, style in styles.items()]  # fmt: skip
+    series = [entry(name, linestyle=style) for name, style in styles.items()]
     return [*ideals, *(series if len(series) > 1 else [])]

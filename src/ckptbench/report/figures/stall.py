@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
 from ckptbench.analysis.tables.columns import SETUP
@@ -22,6 +21,7 @@ from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
+    entry,
     forest_plot,
     legend,
     nothing_to_show,
@@ -163,7 +163,7 @@ def _legend(rows: pd.DataFrame, framework: str, own: bool) -> list[Artist]:
     if own and ("stall_s", BEFORE) in names:
         names["stall_s", BEFORE] = "first of a run"
     return [
-        *(Line2D([], [], label=name, **_look(framework, *key)) for key, name in names.items()),
-        Line2D([], [], color=INK, marker="|", linestyle="", markersize=6, label="mean"),
+        *(entry(name, **_look(framework, *key)) for key, name in names.items()),
+        entry("mean", marker="|", linestyle="", markersize=6),
         *(part.handle() for part in (PARTS_OWN.values() if own else visible)),
     ]

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures import OWN_SAVES
@@ -20,11 +17,12 @@ from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
     draw_estimates,
+    entry,
     forest_plot,
     legend,
     nothing_to_show,
 )
-from ckptbench.report.figures.kit.style import BAND, INK, look
+from ckptbench.report.figures.kit.style import INK, look
 
 FIGURE = {
     "title": "What a checkpoint of each strategy costs",
@@ -46,7 +44,7 @@ MEASURED_OWN = (
     "stall, the time that training is blocked; hidden, by how much more the gaps between updates are longer than quiet ones until it is finished; finished, the"
     " time until the engine says so, which is not yet durable; memory, the peak above that at the start of a save"
 )
-TORN = "shaded rows are torn: a version was not the state of its step"
+TORN = "torn: a version was not the state of its step"
 UNCOMPARED = "no version was compared with the state of its step"
 FARTHEST = 3
 """An axis goes so many times as far as its largest estimate, and no further: intervals of few runs can be far wider."""
@@ -89,7 +87,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         for axes, measure in zip(panel.axes, measures, strict=True):
             _draw_measure(axes, panel, measure)
             _set_axis(axes, rows, measure)
-    legend(figure, _legend(rows))
+    legend(figure, [entry("estimate and interval", marker="o")])
     return figure
 
 
@@ -115,8 +113,6 @@ def _reading(rows: pd.DataFrame, interrupted: str, *, own: bool) -> str:
 
 def _draw_measure(axes: Axes, panel: Panel, measure: _Measure) -> None:
     rows, appearance = panel.rows, look(panel.framework)
-    for y in rows.loc[_is_torn(rows), "y"]:
-        axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="torn")
     if not measure.is_logarithmic:
         axes.axvline(0, color=INK, linewidth=0.5)
     draw_estimates(axes, rows["y"], rows, measure.column, appearance, factor=measure.factor)
@@ -133,9 +129,3 @@ def _set_axis(axes: Axes, rows: pd.DataFrame, measure: _Measure) -> None:
     else:
         scale = percent if measure.column == "overhead" else linear
         scale(axes.xaxis, values.clip(-largest, largest))
-
-
-def _legend(rows: pd.DataFrame) -> list[Artist]:
-    point = Line2D([], [], color=INK, marker="o", label="estimate and interval")
-    band = Patch(facecolor=BAND, label="torn")
-    return [point, *([band] if _is_torn(rows).any() else [])]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.analysis.tables.grouping import groups
@@ -27,6 +26,7 @@ from ckptbench.report.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
     PaperFigure,
+    entry,
     folded,
     legend,
     nothing_to_show,
@@ -229,5 +229,5 @@ def _legend(rows: pd.DataFrame, own: bool) -> list[Artist]:
     of_what = "training" if own else "framework"
     step = Patch(facecolor=INK, alpha=STEP_ALPHA, label=f"step (colour of the {of_what})")
     name = "finished" if own else "durable"
-    durable = Line2D([], [], color=INK, marker="D", linestyle="", markersize=2.5, label=name)
+    durable = entry(name, marker="D", linestyle="", markersize=2.5)
     return [step, *(part.handle() for part in parts), durable]

@@ -11,7 +11,7 @@ from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.registry import WHOLE
 from ckptbench.report.answer.setups import PANEL_COLUMNS, faceted, ordered, with_hardware
 from ckptbench.report.figures.kit.captions import caption
-from ckptbench.report.figures.kit.curves import Kind, curve_handles, draw_pairs, framework_handles
+from ckptbench.report.figures.kit.curves import curve_handles, draw_pairs, framework_handles
 from ckptbench.report.figures.kit.panels import PaperFigure, legend, nothing_to_show
 from ckptbench.report.figures.kit.style import DOTTED, SOLID
 
@@ -26,11 +26,11 @@ READING = (
 )
 FACET = (*PANEL_COLUMNS, "ranks")
 """Columns that separate panels. The ranks are one of them: they change the batch of a step, and so the training."""
-KINDS = (
-    Kind("baseline", SOLID, 3.5, 0.4),
-    Kind("with checkpoints", SOLID, 0.8, 1),
-    Kind("resumed", DOTTED, 2, 1),
-)
+KINDS = {
+    "baseline": {"linestyle": SOLID, "linewidth": 3.5, "alpha": 0.4},
+    "with checkpoints": {"linestyle": SOLID, "linewidth": 0.8},
+    "resumed": {"linestyle": DOTTED, "linewidth": 2},
+}
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:

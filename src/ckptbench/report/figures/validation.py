@@ -14,12 +14,13 @@ from ckptbench.report.figures.kit.axes import goodput, logarithmic
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
+    entry,
     legend,
     nothing_to_show,
     small_multiples,
 )
 from ckptbench.report.figures.kit.series import in_series
-from ckptbench.report.figures.kit.style import BAND, DASHED, INK, look
+from ckptbench.report.figures.kit.style import BAND, DASHED, look
 
 FIGURE = {
     "title": "Predicted and measured goodput",
@@ -78,7 +79,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
 
 def _handles() -> list[Line2D | Patch]:
     return [
-        Line2D([], [], color=INK, linestyle="", marker="o", label="measured"),
-        Line2D([], [], color=INK, linestyle=DASHED, label="predicted"),
+        entry("measured", linestyle="", marker="o"),
+        entry("predicted", linestyle=DASHED),
         Patch(color=BAND, label="at most a fifth more lost than at best, by the model"),
     ]

@@ -107,7 +107,7 @@ function showFields({ wrong, values }) {
 
 function measured(known) {
   const drawn = uncertain([known.value, ...(known.draws === null ? [] : ALL_DRAWS[known.draws])]);
-  return amount(drawn, unitOfTimes([known.value]));
+  return amount(drawn, unitOfTime(known.value));
 }
 
 function hintOf({ stall, slowdown, every, globalTier, copied }, kind) {
@@ -140,7 +140,7 @@ const isUseful = ({ lost: { value } }) => 1 - value >= start.least_useful;
 function sentence({ now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to }, saved } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
-  const unit = unitOfTimes([seconds.value]);
+  const unit = unitOfTime(seconds.value);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
   if (now === null) return begin;
@@ -193,10 +193,10 @@ function showAnswer(numbers) {
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";
   const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [isUseful(strategies[place]) ? [
     [swatch(place), name],
-    data(seconds, told(seconds, unitOfTimes([seconds.value]))),
+    data(seconds, told(seconds, unitOfTime(seconds.value))),
     data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
     data(least, lost(least)),
-    span(from * estimate.stepS, to * estimate.stepS, unitOfTimes([to * estimate.stepS])),
+    span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)),
     saved ? data(saved, amount(saved)) : "",
   ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === lowest ? "lowest" : "" }]);
   const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];

@@ -27,7 +27,7 @@ from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.interval import Interval
 from ckptbench.report.answer import quantities
 from ckptbench.report.answer.labels import counted, describe, name
-from ckptbench.report.answer.quantities import unit_of_times
+from ckptbench.report.answer.quantities import unit_of_time
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     SEPARATOR,
@@ -147,7 +147,7 @@ def _strategy(row: Row, ranks: int, choices: DecisionSection, draws: Draws) -> R
 
 def in_a_field(seconds: float) -> str:
     """A time as people write it."""
-    unit = unit_of_times([seconds])
+    unit = unit_of_time(seconds)
     return f"{float(f'{seconds * unit.scale:.{PLACES}g}'):g} {unit.name}"
 
 
@@ -191,23 +191,10 @@ def _rate(rate: FailureRate, draws: Draws) -> Row:
 
 def _words() -> Row:
     """The constants of `answer/quantities.py`: words.js has its functions."""
+    values = ("TIMES", "SIZES", "BANDWIDTHS", "LARGEST", "MOST", "DIGITS", "MOST_DIGITS", "NARROW", "STEPS_WIDE", "NOT_ZERO", "TELLS")  # fmt: skip
+    units = [{**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST]
     return {
-        "times": quantities.TIMES,
-        "sizes": quantities.SIZES,
-        "bandwidths": quantities.BANDWIDTHS,
-        "part": quantities.PART.pattern,
-        "steps": quantities.STEPS.pattern,
-        "largest": quantities.LARGEST,
-        "count": quantities.COUNT.pattern,
-        "most": quantities.MOST,
-        "units": [
-            *({**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST),
-            asdict(quantities.DAYS),
-        ],
-        "digits": quantities.DIGITS,
-        "most_digits": quantities.MOST_DIGITS,
-        "narrow": quantities.NARROW,
-        "steps_wide": quantities.STEPS_WIDE,
-        "not_zero": quantities.NOT_ZERO,
-        "tells": quantities.TELLS,
+        **{name.lower(): getattr(quantities, name) for name in values},
+        **{name.lower(): getattr(quantities, name).pattern for name in ("PART", "STEPS", "COUNT")},
+        "units": [*units, asdict(quantities.DAYS)],
     }

@@ -75,11 +75,7 @@ function inDigits(number, step) {
 const plain = (number) => inDigits(number, Math.min(0, lastDigit(number, words.digits)));
 const named = (text, unit) => `${text} ${unit.name}`.trimEnd();
 
-function unitOfTimes(seconds) {
-  const known = seconds.filter(Number.isFinite).sort((one, other) => one - other);
-  const middle = known.length ? known[Math.floor(known.length / 2)] : 0;
-  return words.units.find(({ longest }) => longest === undefined || middle <= longest);
-}
+const unitOfTime = (seconds) => words.units.find(({ longest }) => !(seconds > longest));
 
 /** `12 % [9, 15]` of {value, lo, hi}: each number has as many digits as move it by at most a twentieth of the interval. */
 function amount(known, unit = PLAIN) {
@@ -92,7 +88,7 @@ function amount(known, unit = PLAIN) {
   return `${named(isLost ? inDigits(value, exponent(value)) : own(value), unit)} [${own(lo)}, ${own(hi)}]`;
 }
 
-const duration = (seconds) => amount({ value: seconds }, unitOfTimes([seconds]));
+const duration = (seconds) => amount({ value: seconds }, unitOfTime(seconds));
 const percent = (known) => amount(known, PERCENT);
 const span = (lo, hi, unit = PLAIN) => named(`${plain(lo * unit.scale)} - ${plain(hi * unit.scale)}`, unit);
 const tells = ({ lo, hi }) => !(hi > words.tells * lo);

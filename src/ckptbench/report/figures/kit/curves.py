@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,23 +12,12 @@ from matplotlib.ticker import MaxNLocator
 
 from ckptbench.report.answer import labels
 from ckptbench.report.answer.setups import per_framework
-from ckptbench.report.figures.kit.panels import PaperFigure, small_multiples
-from ckptbench.report.figures.kit.style import INK, LineStyle, look
+from ckptbench.report.figures.kit.panels import PaperFigure, entry, small_multiples
+from ckptbench.report.figures.kit.style import look
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One sort of run, never averaged with another, and its line.
-
-    Curves of different kinds often are the same to the last bit: all must be seen when they coincide.
-    """
-
-    name: str
-    line_style: LineStyle
-    width_points: float
-    alpha: float
-
-
+Kinds = Mapping[str, Mapping[str, Any]]
+"""Sorts of runs, which are never averaged with one another, each with its line. Curves of different kinds often are the same to the last bit: all must be
+seen when they coincide."""
 MARKERS = 6
 """About how many markers a line gets."""
 QUANTITIES = {
@@ -40,7 +29,7 @@ PANEL_IN = 1.1
 
 
 def draw_pairs(
-    groups: Sequence[tuple[str, pd.DataFrame]], kinds: Sequence[Kind], caption: str
+    groups: Sequence[tuple[str, pd.DataFrame]], kinds: Kinds, caption: str
 ) -> tuple[PaperFigure, list[Axes]]:
     """Two panels for each title and its rows, loss and accuracy, with a mean line and a band from the smallest to the largest for each framework and `kind`."""
     titles = [text for title, _ in groups for text in (title, "")]
@@ -54,13 +43,13 @@ def draw_pairs(
     return figure, panels
 
 
-def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, kinds: Sequence[Kind]) -> None:
+def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, kinds: Kinds) -> None:
     label, factor = QUANTITIES[quantity]
     known = rows[rows[quantity].notna()]
     for framework, of_framework in per_framework(known):
         color, marker = look(framework).color, look(framework).marker
-        for kind in kinds:
-            own = of_framework[of_framework["kind"] == kind.name]
+        for kind, line in kinds.items():
+            own = of_framework[of_framework["kind"] == kind]
             if own.empty:
                 continue
             curve = factor * own.groupby("epoch")[quantity].agg(["mean", "min", "max"])
@@ -71,11 +60,9 @@ def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, kinds: Sequence[Kind]) 
                 curve["mean"],
                 color=color,
                 marker=marker,
-                linestyle=kind.line_style,
-                linewidth=kind.width_points,
-                alpha=kind.alpha,
                 markevery=max(1, len(curve) // MARKERS),
-                gid=kind.name,
+                gid=kind,
+                **line,
             )
     if known.empty:
         axes.text(0.5, 0.5, "not evaluated", transform=axes.transAxes, ha="center")
@@ -84,26 +71,14 @@ def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, kinds: Sequence[Kind]) 
     axes.set_ylabel(label)
 
 
-def curve_handles(rows: pd.DataFrame, kinds: Sequence[Kind]) -> list[Line2D]:
+def curve_handles(rows: pd.DataFrame, kinds: Kinds) -> list[Line2D]:
     """The lines of the legend, for those kinds that the rows have."""
-    return [
-        Line2D(
-            [],
-            [],
-            color=INK,
-            linestyle=kind.line_style,
-            linewidth=kind.width_points,
-            alpha=kind.alpha,
-            label=kind.name,
-        )
-        for kind in kinds
-        if (rows["kind"] == kind.name).any()
-    ]
+    return [entry(kind, **line) for kind, line in kinds.items() if (rows["kind"] == kind).any()]
 
 
 def framework_handles(rows: pd.DataFrame) -> list[Line2D]:
     """A line of the legend for each framework of the rows."""
     return [
-        Line2D([], [], color=look(f).color, marker=look(f).marker, label=labels.name(f))
+        entry(labels.name(f), color=look(f).color, marker=look(f).marker)
         for f, _ in per_framework(rows)
     ]

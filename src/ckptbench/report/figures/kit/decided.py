@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,8 +22,9 @@ from ckptbench.report.answer.setups import (
 )
 from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.captions import capitalized_sentences
+from ckptbench.report.figures.kit.panels import entry
 from ckptbench.report.figures.kit.series import varies_within
-from ckptbench.report.figures.kit.style import LINE_STYLES, LOOKS, LineStyle
+from ckptbench.report.figures.kit.style import LINE_STYLES, LOOKS
 
 SERIES = ("strategy", "format", "recovery")
 MOST = 8
@@ -36,7 +38,7 @@ PROJECTED = (
     " to the GPUs"
 )
 NONE = "No setup with checkpoints was timed: there is no decision to show."
-Styles = Mapping[str, tuple[str, LineStyle]]
+Looks = Mapping[str, Mapping[str, Any]]
 
 
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -56,20 +58,6 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def of_most_ranks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each system the rows of the most ranks that it was measured with: the least is projected from there."""
-    most = rows.groupby([rows[name] for name in ("framework", *PANEL_COLUMNS)])["ranks"].transform(
-        "max"
-    )
-    return rows[rows["ranks"] == most]
-
-
-def known_and_beyond(rows: pd.DataFrame) -> pd.DataFrame:
-    """What was measured, and of what is projected that from the most ranks."""
-    beyond = of_most_ranks(rows)
-    return rows[~rows["projected"] | rows.index.isin(beyond.index)]
-
-
 def foremost(rows: pd.DataFrame) -> list[str]:
     """The curves that are shown: those that lose the least at the most GPUs, in the order of the rows."""
     last = rows[rows["gpus"] == rows["gpus"].max()]
@@ -77,21 +65,19 @@ def foremost(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in rows["series"].unique() if name in best]
 
 
-def looks(names: Sequence[str]) -> Styles:
+def looks(names: Sequence[str]) -> Looks:
     """A color and a line style for each curve. Where each curve is a framework, it has that one's color, as in all figures."""
     own = {describe("framework", name): look.color for name, look in LOOKS.items()}
     colors = [own[name] for name in names] if own.keys() >= set(names) else cycle(COLORS)
-    return dict(zip(names, zip(colors, cycle(LINE_STYLES), strict=False), strict=False))
+    return {
+        name: {"color": color, "linestyle": line_style}
+        for name, color, line_style in zip(names, colors, cycle(LINE_STYLES), strict=False)
+    }
 
 
-def handles(styles: Styles) -> list[Line2D]:
+def handles(styles: Looks) -> list[Line2D]:
     """The lines of the legend. A single curve needs none."""
-    if len(styles) == 1:
-        return []
-    return [
-        Line2D([], [], color=color, linestyle=line_style, label=name)
-        for name, (color, line_style) in styles.items()
-    ]
+    return [entry(name, **look) for name, look in styles.items()] if len(styles) > 1 else []
 
 
 def draw_band(axes: Axes, curve: pd.DataFrame, places: str, color: str) -> None:

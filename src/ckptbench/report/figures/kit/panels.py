@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
+from typing import Any
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -58,12 +59,17 @@ def nothing_to_show(sentence: str, caption: str = "") -> PaperFigure:
     return figure
 
 
+def entry(label: str, **look: Any) -> Line2D:
+    """A line, or a mark alone, of the legend. Its color says nothing where none is given."""
+    return Line2D([], [], **{"color": INK, **look}, label=label)
+
+
 def legend(figure: PaperFigure, handles: Sequence[Artist]) -> None:
     """Above all panels, in as few lines as have room, the mark of disturbed runs last. The figure grows by its height."""
     handles = list(handles)
     if figure.marks_disturbed:
         sign = TextPath((-0.2, -0.3), MARK, size=1)
-        handles.append(Line2D([], [], linestyle="", marker=sign, color=INK, label="disturbed"))
+        handles.append(entry("disturbed", linestyle="", marker=sign))
     for across in range(len(handles), 0, -1):
         drawn = figure.legend(handles=handles, loc="outside upper left", ncols=across)
         box = drawn.get_window_extent()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import matplotlib as mpl
@@ -15,9 +12,6 @@ import pandas as pd
 from matplotlib import font_manager
 
 from ckptbench.matrix.registry import FRAMEWORKS
-from ckptbench.report.answer.labels import is_verbatim
-
-log = logging.getLogger("ckptbench")
 
 STYLE_FILE = Path(__file__).with_name("ckptbench.mplstyle")
 FALLBACK_FONTS = (
@@ -31,11 +25,7 @@ FALLBACK_FONTS = (
     "Noto Emoji",
     "Unifont",
 )
-"""Fonts for letters of users that matplotlib's own font lacks. Those that are installed are used, in this order."""
-MISSING_LETTERS = (
-    "no font has these letters of titles and names, and the figure shows boxes: %s. Install a font that has them (of Debian: fonts-noto-cjk for Chinese,"
-    " Japanese and Korean, fonts-symbola for emoji), remove the figure and run this again"
-)
+"""Fonts for letters of users that matplotlib's own font lacks. Those that are installed are used, in this order; of letters that none has, matplotlib warns."""
 
 COLUMN_IN = 3.5
 """Width of a figure of one column of panels."""
@@ -56,8 +46,8 @@ LOOKS = {
     for name, entry in FRAMEWORKS.items()
     if entry.color is not None and entry.marker is not None
 }
-# Yellow, the palette's eighth, cannot be seen on white.
-SPARE_LOOKS = tuple(Look(color, marker) for marker in "PX*" for color in ("#E69F00", "#000000"))
+SPARE_LOOK = Look("#E69F00", "P")
+"""Of a user's script, and of a framework that brings none. A black that is paler for steps would look like the greys of parts."""
 
 INK = "#222222"
 FAINT = "#8a8a8a"
@@ -83,12 +73,8 @@ LINE_STYLES: tuple[LineStyle, ...] = (
 
 
 def look(framework: str) -> Look:
-    """The look of a framework. One that is not in LOOKS gets a spare look, which depends on its name alone; a user's script gets the first, as
-    a black that is paler for steps looks like the greys of parts."""
-    if is_verbatim(framework):
-        return SPARE_LOOKS[0]
-    spare = SPARE_LOOKS[zlib.crc32(framework.encode()) % len(SPARE_LOOKS)]
-    return LOOKS.get(framework, spare)
+    """The look of a framework."""
+    return LOOKS.get(framework, SPARE_LOOK)
 
 
 @contextmanager
@@ -111,29 +97,13 @@ def _letters(tables: Mapping[str, pd.DataFrame]) -> set[str]:
 
 
 def _add_fonts(letters: set[str]) -> None:
-    """Fonts for those of the letters that the style's own font lacks."""
-    lacking = _without(letters, mpl.rcParams["font.family"][0])
-    if not lacking:
+    """Fallback fonts, where the style's own font lacks one of the letters."""
+    font = font_manager.get_font(font_manager.findfont(mpl.rcParams["font.family"][0]))
+    known = font.get_charmap()
+    if all(ord(letter) in known for letter in letters if letter.isprintable()):
         return
     installed = set(font_manager.get_font_names())
     families = [family for family in FALLBACK_FONTS if family in installed]
     mpl.rcParams["font.family"] += families
     if families:  # a PDF shows nothing of an OpenType font that is embedded as TrueType
         mpl.rcParams["pdf.fonttype"] = 3
-    for family in families:
-        lacking = _without(lacking, family)
-    if lacking:
-        _warn(" ".join(f"{x} (U+{ord(x):04X})" for x in sorted(lacking)))
-
-
-@cache
-def _warn(letters: str) -> None:
-    """Once, though a figure is drawn and saved."""
-    log.warning(MISSING_LETTERS, letters)
-
-
-def _without(letters: set[str], family: str) -> set[str]:
-    """The letters that the family lacks."""
-    font = font_manager.get_font(font_manager.findfont(family))
-    known = font.get_charmap()
-    return {letter for letter in letters if letter.isprintable() and ord(letter) not in known}
