@@ -110,8 +110,8 @@ def test_validation_shows_both_goodputs_and_counts_what_holds() -> None:
 
 def test_a_curve_that_is_a_framework_has_its_color_in_every_figure() -> None:
     styles = looks(["Chainer", "PyTorch"])
-    assert {name: color for name, (color, _) in styles.items()} == {
+    assert {name: own["color"] for name, own in styles.items()} == {
         "Chainer": LOOKS["chainer"].color,
         "PyTorch": LOOKS["pytorch"].color,
     }
-    assert [color for color, _ in looks(["native", "PyTorch, native"]).values()] == [*COLORS[:2]]
+    assert [own["color"] for own in looks(["native", "PyTorch, native"]).values()] == [*COLORS[:2]]
