@@ -20,6 +20,7 @@ from ckptbench.frameworks.contract import Arrays, Framework, Tensor
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, formats_of
 from ckptbench.runs.position import Position
+from ckptbench.strategies import image as images
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
 from ckptbench.world.ranks import RankContext
@@ -28,6 +29,9 @@ SAVES = 6
 """Of each strategy, one a step. The first ones often go through other code than those that follow."""
 STRANGE = "strange"
 TRACED = "traced"
+COPYING = ("async", "deepfreeze")
+"""Strategies that copy natively where they can."""
+BY_NUMPY = " by NumPy"
 UNAWAITED = "unawaited"
 """Stands for a strategy of which no update waits for the capture."""
 PATIENCE_S = 5.0
@@ -87,6 +91,12 @@ def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
         for format in formats_of(framework, name) if entry.serves(framework) else ():
             strategy = _open(scenario, name, format, folder / f"{name}-{format}")
             found |= _in(f"{name}/{format}", _torn(scenario, dawdling, strategy))
+    # From here on a thread copies, as without the native copy, and an update that does not wait comes before it.
+    images.is_native = lambda: False
+    for name in COPYING:
+        own = f"{name}{BY_NUMPY}"
+        strategy = _open(scenario, name, "safetensors", folder / own)
+        found |= _in(f"{own}/safetensors", _torn(scenario, dawdling, strategy))
     strategy = _open(scenario, "deepfreeze", "safetensors", folder / UNAWAITED)
     strategy._strategy.before_update = lambda: None  # type: ignore[method-assign]
     dawdling.waiting = lambda hook: hook  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from consistency import SAVES, STRANGE, STRANGERS, TRACED, UNAWAITED
+from consistency import BY_NUMPY, COPYING, SAVES, STRANGE, STRANGERS, TRACED, UNAWAITED
 from ranks import Found, part_of, run_scenario
 from selection import RANKS
 
@@ -24,6 +24,10 @@ PAIRS = [
     for strategy, entry in STRATEGIES.items()
     if entry.serves(framework)
     for format in formats_of(framework, strategy)
+] + [
+    (framework, f"{strategy}{BY_NUMPY}", "safetensors")
+    for framework in FRAMEWORKS
+    for strategy in COPYING
 ]
 
 
