@@ -30,15 +30,7 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
         File(name="model.bin", kind="state", bytes=size),
         File(name="rank-0.safetensors", kind="own", rank=0, bytes=100),
     ]
-    return store.commit(
-        staging,
-        files,
-        store.sync(staging, {}).checksums,
-        identity=IDENTITY,
-        position=position,
-        world_size=1,
-        format="bin",
-    )
+    return commit(store, staging, files, position, format="bin")
 
 
 def write_with_folders(store: CheckpointStore, step: int) -> Version:
@@ -47,15 +39,19 @@ def write_with_folders(store: CheckpointStore, step: int) -> Version:
     for name in NESTED:
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
         (staging / name).write_bytes(np.random.default_rng(step).bytes(1000))
-    return store.commit(
-        staging,
-        [File(name=name, kind="state", bytes=1000) for name in NESTED],
-        store.sync(staging, {}).checksums,
-        identity=IDENTITY,
-        position=Position(step=step, epoch=0, step_in_epoch=step),
-        world_size=1,
-        format="folders",
-    )
+    files = [File(name=name, kind="state", bytes=1000) for name in NESTED]
+    position = Position(step=step, epoch=0, step_in_epoch=step)
+    return commit(store, staging, files, position, format="folders")
+
+
+def commit(
+    store: CheckpointStore, staging: Path, files: list[File], position: Position, *, format: str
+) -> Version:
+    version = store.sync(
+        staging, files, identity=IDENTITY, position=position, world_size=1, format=format
+    ).version
+    store.commit(staging, version)
+    return version
 
 
 def names(folder: Path) -> list[str]:

@@ -86,7 +86,7 @@ def test_rank_0_passes_every_stage_and_the_others_those_of_their_own_files(tmp_p
     assert stages_of_a_save(tmp_path, RANK_0) == [
         ("begun", {"rank-1.safetensors", "share-1.note"}),
         ("written", {*whole, "share-1.note"}),
-        (SYNCED, whole),
+        (SYNCED, {*whole, "manifest.json"}),
     ]
     assert newest(tmp_path).files.keys() == whole
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_versions import NESTED, fails, names, write, write_with_folders
+from stored_versions import NESTED, commit, fails, names, write, write_with_folders
 from strategies import IDENTITY
 
 from ckptbench.checkpoints import store as store_module
+from ckptbench.checkpoints.checksum import ALGORITHM
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version, open_version, read_version
+from ckptbench.checkpoints.version import MANIFEST, Version, open_version, read_version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -53,7 +54,15 @@ def test_the_files_of_a_version_may_lie_in_folders(
     write_with_folders(store, 1)
     version = write_with_folders(store, 2)
     assert tuple(version.files) == NESTED
-    assert {"index", "values", "places", "0", "state", "version-00000002.partial"} <= synced
+    assert {
+        "index",
+        "values",
+        "places",
+        "0",
+        "state",
+        "version-00000002.partial",
+        MANIFEST,
+    } <= synced
     store.retain()
     assert names(tmp_path) == [version.folder.name]
     assert store.newest() == version
@@ -82,8 +91,9 @@ def test_an_empty_folder_among_the_files_is_an_error_of_its_save(tmp_path: Path)
     """It would be gone, or in the way, wherever the version is copied to."""
     store = CheckpointStore(tmp_path, keep=1)
     (store.staging(1) / "left").mkdir(parents=True)
-    with pytest.raises(IsADirectoryError, match=r"version-00000001\.partial/left"):
-        store.sync(store.staging(1), {})
+    position = Position(step=1, epoch=0, step_in_epoch=1)
+    with pytest.raises(CheckpointError, match=r"version-00000001\.partial/left belongs to no"):
+        commit(store, store.staging(1), [], position, format="bin")
 
 
 def test_the_newest_is_the_highest_step_not_the_last_name(tmp_path: Path) -> None:
@@ -188,7 +198,7 @@ def test_a_kill_at_any_moment_leaves_the_newest_complete_version(tmp_path: Path,
 def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None:
     version = write(CheckpointStore(tmp_path, keep=1), 1)
     files = json.loads((version.folder / "manifest.json").read_text())["files"]
-    assert {name: len(entry["xxh3_128"]) for name, entry in files.items()} == {
+    assert {name: len(entry[ALGORITHM]) for name, entry in files.items()} == {
         "model.bin": 32,
         "rank-0.safetensors": 32,
     }

@@ -19,7 +19,8 @@ from ckptbench.runs.events import File
 
 VISIBLE_SECONDS = 60.0
 """How long a file system may take to show a file that another node has written."""
-POLL_SECONDS = 0.01
+SHORTEST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.0005, 0.01
+"""Ranks end their equal shares at about the same time, so the first looks follow soon after one another."""
 
 
 def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
@@ -54,13 +55,15 @@ def gather_shares(staging: Path, ranks: Sequence[int], *, are_written: bool) -> 
 
 
 def _await(path: Path, size: int | None, deadline: float, what: str) -> None:
+    pause = SHORTEST_POLL_SECONDS
     while not _is_there(path, size):
         if time.monotonic() > deadline:
             raise CheckpointError(
                 f"{path.parent} lacks {what}, which another rank has written: "
                 "checkpoints.folder must be on a file system that all nodes share"
             )
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(1.5 * pause, LONGEST_POLL_SECONDS)
 
 
 def _is_there(path: Path, size: int | None) -> bool:

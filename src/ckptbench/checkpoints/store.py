@@ -1,6 +1,6 @@
 """The store of a run's checkpoint versions: atomic commit, removal of old versions, search for the newest sound one.
 
-A version is written as `version-<step>.partial`. Only after all its files and the folder are on stable storage is it
+A version is written as `version-<step>.partial`. Only after all its files, the manifest and the folder are on stable storage is it
 renamed to `version-<step>`. So a kill at any moment leaves either the whole version or a partial one that no reader
 takes. A version that was damaged after its commit is set aside as `version-<step>.refused`.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +22,6 @@ from pathlib import Path
 from ckptbench.checkpoints.checksum import file_checksum
 from ckptbench.checkpoints.version import (
     MANIFEST,
-    Checksums,
     Version,
     names_in,
     open_version,
@@ -52,11 +51,11 @@ SPARE = f"version-spare{PARTIAL}"
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The files of a version, which are on stable storage."""
+    """A version that is on stable storage in its staging folder, with its manifest."""
 
-    checksums: Checksums
+    version: Version
     synced_ns: int
-    """When the last sync returned, ns of `common.clock`. The checksums may have taken longer."""
+    """When the last sync of its files returned, ns of `common.clock`. Checksums and manifest may have taken longer."""
 
 
 class CheckpointStore:
@@ -82,44 +81,24 @@ class CheckpointStore:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def sync(self, staging: Path, known_checksums: dict[str, str]) -> Synced:
-        """Put every file and sub-folder of `staging` on stable storage. `commit` syncs `staging` itself.
-
-        A second thread computes the checksums that are not known.
-        """
-        names = names_in(staging)
-        with ThreadPoolExecutor(1) as pool:
-            computed = {
-                name: pool.submit(file_checksum, staging / name)
-                for name in names
-                if name not in known_checksums
-            }
-            folders = {parent for name in names for parent in Path(name).parents} - {Path()}
-            _sync_all([*(staging / name for name in names), *(staging / each for each in folders)])
-            synced_ns = clock()
-        found = {name: checksum.result() for name, checksum in computed.items()}
-        checksums = known_checksums | found
-        return Synced({name: checksums[name] for name in names}, synced_ns)
-
-    def commit(
+    def sync(
         self,
         staging: Path,
         files: Iterable[File],
-        checksums: Checksums,
         *,
         identity: Identity,
         position: Position,
         world_size: int,
         format: str,
         attempt: int = 1,
-    ) -> Version:
-        """Turn the synced files into a version: write the manifest, sync the folder, rename it, sync its parent.
+    ) -> Synced:
+        """Put every file of `staging` and the manifest on stable storage, at the same time.
 
-        Raises CheckpointError if the folder has a file that is not in `files`.
+        A second thread computes the checksums that the files do not have, and writes the manifest. Raises CheckpointError if
+        the folder has another file than those, or lacks one.
         """
-        final = self.folder / version_name(position.step)
         version = Version(
-            folder=final,
+            folder=self.folder / version_name(position.step),
             identity=identity,
             position=position,
             world_size=world_size,
@@ -127,21 +106,24 @@ class CheckpointStore:
             attempt=attempt,
             files={file.name: file for file in files},
         )
-        if lacking := version.files.keys() - checksums.keys():
-            raise CheckpointError(
-                f"{staging / min(lacking)} is not there, though the strategy named it"
-            )
-        if unknown := checksums.keys() - version.files.keys():
-            raise CheckpointError(
-                f"{staging / min(unknown)} belongs to no rank's share of the version: the strategy did not name it"
-            )
-        write_manifest(staging, version, checksums)
-        _sync_all((staging / MANIFEST, staging))
-        if os.path.lexists(final):  # the run wrote this step before it resumed from an older one
-            self._rename_away(final)  # `retain` removes it
-        staging.rename(final)
+        names = names_in(staging)
+        _check_names(staging, set(names), version.files.keys())
+        folders = {parent for name in names for parent in Path(name).parents} - {Path()}
+        with ThreadPoolExecutor(1) as pool:
+            described = pool.submit(_write_synced_manifest, staging, version)
+            _sync_all([*(staging / name for name in names), *(staging / each for each in folders)])
+            synced_ns = clock()
+        described.result()
+        return Synced(version, synced_ns)
+
+    def commit(self, staging: Path, version: Version) -> None:
+        """Give the synced folder the name of its version, and sync the folder in which it lies."""
+        if os.path.lexists(
+            version.folder
+        ):  # the run wrote this step before it resumed from an older one
+            self._rename_away(version.folder)  # `retain` removes it
+        staging.rename(version.folder)
         fsync(self.folder)
-        return version
 
     def surplus(self) -> list[Path]:
         """The folders to remove: versions older than the newest `keep`, leftovers of removals, refused versions.
@@ -350,6 +332,25 @@ class CheckpointStore:
             ) from error
         fitting = (name for name in names if name.startswith("version-") and name.endswith(suffix))
         return [self.folder / name for name in sorted(fitting)]
+
+
+def _check_names(staging: Path, found: Set[str], named: Set[str]) -> None:
+    if lacking := named - found:
+        raise CheckpointError(
+            f"{staging / min(lacking)} is not there, though the strategy named it"
+        )
+    if unknown := found - named:
+        raise CheckpointError(
+            f"{staging / min(unknown)} belongs to no rank's share of the version: the strategy did not name it"
+        )
+
+
+def _write_synced_manifest(staging: Path, version: Version) -> None:
+    checksums = {
+        name: file.checksum or file_checksum(staging / name) for name, file in version.files.items()
+    }
+    write_manifest(staging, version, checksums)
+    _sync_all((staging / MANIFEST, staging))
 
 
 def _versions_in(found: Iterable[Path]) -> list[Path]:

@@ -138,19 +138,17 @@ def assemble_shards(
         return None
     workers = [rank for rank, of_rank in enumerate(told) if of_rank is not None]
     files = gather_shares(staging, workers, are_written=True)
-    # They were synced where they were written.
-    checksums = {file.name: file.checksum for file in files if file.checksum is not None}
     about = told[workers[0]]
-    version = levels.shared.commit(
+    version = levels.shared.sync(
         staging,
         files,
-        checksums,
         identity=identity,
         position=Position(**about["position"]),
         world_size=world.world_size,
         format=about["format"],
         attempt=chosen.attempt,
-    )
+    ).version
+    levels.shared.commit(staging, version)
     levels.shared.retain()
     return version
 

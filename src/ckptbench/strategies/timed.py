@@ -4,7 +4,7 @@ The stall of a checkpoint is the duration of its `save` event plus the durations
 
 The files of a blocking strategy are written when its `save` returns. Then the training thread also syncs and
 commits, and the ranks wait for one another in the recovery's barrier (by default the framework's). A commit
-writes the manifest, syncs it and the folder, and then renames the folder. The saves of any other strategy end in the
+renames the folder, in which files and manifest are synced. The saves of any other strategy end in the
 background, in a second thread. There the rank that commits waits for the other ranks' notes in the staging folder,
 because only the training thread may use collectives.
 
@@ -279,20 +279,19 @@ class TimedCheckpointer:
         return durable
 
     def _commit(self, level: str, staging: Path, position: Position, files: list[File]) -> Durable:
-        known = {file.name: file.checksum for file in files if file.checksum is not None}
-        synced = self._stores[level].sync(staging, known)
-        checked_ns = clock()
-        self._on_stage(SYNCED)
-        self._stores[level].commit(
+        store = self._stores[level]
+        synced = store.sync(
             staging,
             files,
-            synced.checksums,
             identity=self._identity,
             position=position,
             world_size=self._world.world_size,
             format=self._format,
             attempt=self._attempt,
         )
+        checked_ns = clock()
+        self._on_stage(SYNCED)
+        store.commit(staging, synced.version)
         return Durable(
             step=position.step,
             level=level,
