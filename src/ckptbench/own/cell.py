@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from ckptbench.common.errors import ConfigError
@@ -23,7 +22,7 @@ class OwnCell:
     """All that makes a run. One that was made from the same is the same run."""
 
     id: str
-    values: Mapping[str, str]
+    values: dict[str, str]
     """The label of each placeholder's value. A baseline has those alone that it does not replace."""
     repeat: int
     is_baseline: bool
@@ -31,7 +30,7 @@ class OwnCell:
     """Id of the baseline with the same repeat; of a baseline its own."""
     command: str
     """With all values; {folder} is left."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     directory: str = "."
     """In which the command runs; from the workflow's folder."""
     checkpoints: str | None = None
@@ -52,7 +51,7 @@ class OwnCell:
         return {name: filled(text, {FOLDER: folder}) for name, text in self.environment.items()}
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: _plain(getattr(self, each.name)) for each in dataclasses.fields(self)}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -61,10 +60,6 @@ class OwnCell:
             return cls(**content)
         except TypeError as error:
             raise ConfigError(f"no cell of an own training of this version: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 def expand_own(config: OwnConfig) -> list[OwnCell]:

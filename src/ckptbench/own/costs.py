@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +19,7 @@ from ckptbench.analysis.cost.overhead import (
 )
 from ckptbench.analysis.cost.stall import mean_of_runs, steady_or_all
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, PerRepeat, estimates
-from ckptbench.analysis.cost.strategies import (
-    STRATEGIES,
-    copied,
-)
+from ckptbench.analysis.cost.strategies import STRATEGIES, copied
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records, row_by
@@ -36,7 +32,6 @@ from ckptbench.own.times import known_hidden, times_of
 
 UNKNOWN_HIDDEN = "hidden slowdown is taken as none, as no step followed a checkpoint"
 Tables = Mapping[str, pd.DataFrame]
-Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +154,12 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
     A restart can go on from it when it was seen written back, or else when the engine said that it had finished. The restart is taken to last as long
     as from the start of a process to its first step, on the slowest rank.
     """
-    measured = tables["strategies"]
-    chosen, setups = representative(measured), list(timed.setups())
-    steps, starts = _steps(timed), _starts(timed)
+    chosen = representative(tables["strategies"])
+    measured = tables["strategies"].assign(is_chosen=tables["strategies"].index.isin(chosen))
+    rows, setups = row_by(measured, SETUP), list(timed.setups())
+    steps = _by_strategy(timed, _period_s, of_baselines=True)
+    starts = _by_strategy(timed, _start_s, of_baselines=False)
     usable = estimates([_mean(_with_usable(_used(timed, *each)), "usable_s") for each in setups])
-    by_setup = {tuple(row[name] for name in SETUP): (index, row) for index, row in zip(measured.index, records(measured), strict=True)}  # fmt: skip
     return DECISION_COSTS.rows(
         {
             **{name: value for name, value in key.items() if name in DECISION_COSTS.names},
@@ -182,14 +178,14 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
             "shared_every": 1,
             "copied": False,
             "bytes": row["bytes"],
-            "representative": index in chosen,
+            "representative": row["is_chosen"],
             "growth": "",
             "down_from": BEGINS,
             "note": UNKNOWN_HIDDEN if math.isnan(row["slowdown_s"]) else "",
             "source": source_of(tables, str(key["measured_on"])),
         }
         for (key, _), until in zip(setups, usable, strict=True)
-        for index, row in [by_setup[tuple(key.values())]]
+        for row in [rows[tuple(key.values())]]
     )
 
 
@@ -198,17 +194,9 @@ def _with_usable(used: pd.DataFrame) -> pd.DataFrame:
     return used.assign(usable_s=told.clip(lower=used["stall_s"]))
 
 
-def _steps(timed: Timed) -> dict[str, Estimate]:
-    """Of each strategy a step without checkpoints: of its baselines, or where none is timed, of its runs where no save touches a step."""
-    return _by_strategy(timed, _period_s, of_baselines=True)
-
-
 def _period_s(run: SeenRun) -> float:
+    """Of a step without checkpoints."""
     return times_of(run).period_s
-
-
-def _starts(timed: Timed) -> dict[str, Estimate]:
-    return _by_strategy(timed, _start_s, of_baselines=False)
 
 
 def _start_s(run: SeenRun) -> float:
@@ -218,7 +206,7 @@ def _start_s(run: SeenRun) -> float:
 def _by_strategy(
     timed: Timed, value: Callable[[SeenRun], float], *, of_baselines: bool
 ) -> dict[str, Estimate]:
-    """Of the runs of each strategy, or of those of their baselines that are timed; a run counts once."""
+    """Of the runs of each strategy, or `of_baselines` that are timed, and of runs that have none; a run counts once."""
     found: dict[str, dict[str, float]] = {}
     for row in records(timed.rows[timed.rows["interval"] != str(NEVER)]):
         is_other = of_baselines and row["baseline"] in timed.runs

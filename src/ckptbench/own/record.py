@@ -64,12 +64,14 @@ def read_run(folder: Path) -> OwnRun:
                 f"{path} is missing or was changed after the run; remove {folder} to make it again"
             )
     content = read_json(folder / RUN)
-    return OwnRun(
-        cell=_cell(folder / RUN, content.get("cell")),
-        folder=folder,
-        content=content,
-        summary=read_json(folder / PROBE / SUMMARY),
-    )
+    try:
+        cell = OwnCell.from_json(content["cell"])
+    except (ConfigError, KeyError) as error:
+        raise RunFolderError(
+            f"{folder / RUN}: it names no cell of this version ({error}); run the study again, which writes it anew"
+        ) from error
+    summary = read_json(folder / PROBE / SUMMARY)
+    return OwnRun(cell=cell, folder=folder, content=content, summary=summary)
 
 
 def seal(folder: Path) -> None:
@@ -98,14 +100,3 @@ def check_asked(folder: Path, cell: OwnCell) -> None:
         raise RunFolderError(
             f"{folder} was made with another {', '.join(changed)} than own has now; remove it to make it again"
         )
-
-
-def _cell(path: Path, fields: object) -> OwnCell:
-    if isinstance(fields, dict):
-        try:
-            return OwnCell.from_json(fields)
-        except ConfigError as error:
-            raise RunFolderError(
-                f"{path}: {error}; run the study again, which writes it anew"
-            ) from error
-    raise RunFolderError(f"{path}: it names no cell; run the study again, which writes it anew")
