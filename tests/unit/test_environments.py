@@ -18,11 +18,10 @@ from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import file_sha256, write_json
 from ckptbench.environments import create as environments
 from ckptbench.environments import folder as environment_folder
-from ckptbench.environments.create import create_environment
+from ckptbench.environments.create import changes, create_environment, described
 from ckptbench.environments.folder import environment_sha256, locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import pinned, pinned_sha256, read_lock
-from ckptbench.environments.ready import changes, described
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES
 
 ROOT = Path(__file__).resolve().parents[2]

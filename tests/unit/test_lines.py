@@ -104,8 +104,7 @@ def test_a_rank_that_does_not_read_holds_up_no_other(make_server: MakeServer) ->
         deaf.sendall(hello(server, 0, "a"))
         link = opened.result(PATIENCE_S)
         more_than_fits_between = "x" * 20_000_000
-        assert server._serving is not None
-        server._serving.soon(server._tell_all, {"said": more_than_fits_between})
+        server._tell_all({"said": more_than_fits_between})
         server.ask_to_stop()
         wait_for(lambda: link._asked)
         link.tell_stopped(3)

@@ -7,8 +7,8 @@ from ckptbench.report.answer import DECISION, STUDY_TABLES
 from ckptbench.data.sources import changes as changes_of_dataset
 from ckptbench.data.sources import made_from
 from ckptbench.decide import COST_TABLES
-from ckptbench.environments.ready import changes as changes_of_environment
-from ckptbench.environments.ready import described
+from ckptbench.environments.create import changes as changes_of_environment
+from ckptbench.environments.create import described
 from ckptbench.environments.folder import environment_sha256
 from ckptbench.report.figures import FIGURES
 from ckptbench.matrix.registry import FRAMEWORKS

@@ -12,22 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ckptbench.common.errors import EnvironmentSetupError
-from ckptbench.common.files import write_json
+from ckptbench.common.errors import EnvironmentSetupError, RunFolderError
+from ckptbench.common.files import file_sha256, read_json, write_json
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.common.processes import die_with_parent
 from ckptbench.common.remedies import free
 from ckptbench.environments.folder import READY, clear_away, locked
-from ckptbench.environments.horovod import HorovodBuild
-from ckptbench.environments.lock_file import check_hashes, read_lock
-from ckptbench.environments.ready import described
+from ckptbench.environments.horovod import RECIPE, HorovodBuild
+from ckptbench.environments.lock_file import check_hashes, pinned, pinned_sha256, read_lock
 
 log = logging.getLogger("ckptbench")
 
 WHEELS = "wheels"
 """Folder beside the environments. It holds the wheels that are compiled here, for all locks."""
 TAIL_LINES = 15
+CONSTRAINTS = "constraints"
 
 
 def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
@@ -61,6 +62,25 @@ def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
     else:
         _install_with_horovod(build, installer)
     write_json(folder / READY, described(lock, constraints))
+
+
+def described(lock: Path, constraints: Path) -> dict[str, Any]:
+    """What an environment that is made now would have as its `ready.json`."""
+    ready = {"lock": lock.name, "sha256": pinned_sha256(lock)}
+    if re.search(r"^horovod==", pinned(lock), re.MULTILINE):
+        ready["recipe"] = RECIPE.revision
+    return {**ready, CONSTRAINTS: file_sha256(constraints)}
+
+
+def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
+    """The fields in which the environment at `folder` differs from `wanted`. Empty too where there is none."""
+    try:
+        ready = read_json(folder / READY)
+    except RunFolderError:
+        return [READY] if (folder / READY).exists() else []
+    # Environments of older versions do not say what they were built with.
+    ready.setdefault(CONSTRAINTS, wanted[CONSTRAINTS])
+    return [name for name, value in wanted.items() if ready.get(name) != value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -368,7 +368,7 @@ RESTART = PluginSpec("restart")
 RECOVERIES = {
     RESTART.name: RecoveryEntry(
         launcher="ckptbench.failures.recovery.restart:Restart",
-        rank="ckptbench.failures.recovery.restart:RestartedRank",
+        rank="ckptbench.failures.recovery.contract:RankRecovery",
         options=_PATIENCE,
     ),
     "torchrun": RecoveryEntry(

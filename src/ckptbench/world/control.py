@@ -11,7 +11,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,7 +143,11 @@ class ControlServer:
                     is_absent=True,
                     is_coming=replaced,
                 )
-        self._soon(self._answer_what_is_whole)
+            # What waited only for ranks that are lost is answered now.
+            self._decide_last_step()
+            for name in {name for each in self._ranks for name in each.given}:
+                self._answer_gathered(name)
+            self._hear_early_ones()
 
     def begin_anew(self) -> None:
         """End all ranks: what has started them is about to start them all anew. None of them counts as lost any more.
@@ -154,7 +158,9 @@ class ControlServer:
             self._leaving |= {each.line: each.rank for each in self._ranks if each.line}
             self._begin()
             self._comes_anew = True
-        self._soon(self._dismiss)
+            for line in self._leaving:
+                line.send(encoded({"end": True}))
+            self._hear_early_ones()
 
     @property
     def leaving(self) -> list[int]:
@@ -169,7 +175,9 @@ class ControlServer:
 
     def let_begin(self, launched: str) -> None:
         """Answer the ranks that have come up anew. `launched` is passed on to them: when they were started."""
-        self._soon(self._answer_all, launched)
+        with self._lock:
+            self._comes_anew = False
+            self._tell_all({"addresses": self._addresses(), "launched": launched})
 
     @property
     def lost(self) -> list[int]:
@@ -206,18 +214,15 @@ class ControlServer:
             return max(stopped, default=None) if len(stopped) == len(self._present) else None
 
     def raise_if_misplaced(self) -> None:
-        """Raises LaunchError if an unexpected rank came up, or a rank came up in the wrong place."""
+        """Raises LaunchError if an unexpected rank came up, or a rank came up on the wrong node."""
         if self._problem:
             raise LaunchError(self._problem)
 
     def ask_to_stop(self) -> None:
         """Ask all ranks to stop after the same step. All of them must have come up before."""
-        self._soon(self._ask_to_stop)
-
-    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Have the serving thread make this call soon. No rank hears anything before `serve` or after `close`."""
-        if self._serving is not None:
-            self._serving.soon(call, *arguments)
+        with self._lock:
+            self._is_asked = True
+            self._tell_all({"stop": True})
 
     def hear(self, line: Line, message: Message) -> None:
         """Handle one message of a rank. Called in the serving thread."""
@@ -317,37 +322,10 @@ class ControlServer:
             self._have_finished |= name == FINISHED
             self._tell_all({"gathered": name, "values": values})
 
-    def _ask_to_stop(self) -> None:
-        """Called in the serving thread."""
-        with self._lock:
-            self._is_asked = True
-            self._tell_all({"stop": True})
-
-    def _answer_what_is_whole(self) -> None:
-        """Answer what waited only for ranks that are lost. Called in the serving thread."""
-        with self._lock:
-            self._decide_last_step()
-            for name in {name for each in self._ranks for name in each.given}:
-                self._answer_gathered(name)
-            self._hear_early_ones()
-
-    def _dismiss(self) -> None:
-        """Tell the ranks that are to end. Called in the serving thread."""
-        with self._lock:
-            for line in self._leaving:
-                line.send(encoded({"end": True}))
-            self._hear_early_ones()
-
     def _hear_early_ones(self) -> None:
         early, self._early = self._early, []
         for line, hello in early:
             self._welcome(line, hello)
-
-    def _answer_all(self, launched: str) -> None:
-        """Called in the serving thread."""
-        with self._lock:
-            self._comes_anew = False
-            self._tell_all({"addresses": self._addresses(), "launched": launched})
 
     @property
     def _is_full(self) -> bool:
@@ -359,7 +337,7 @@ class ControlServer:
         return addresses_of_ranks([each.hello for each in self._ranks if each.hello])
 
     def _tell_all(self, message: Message) -> None:
-        """Send a message to all connected ranks. Called in the serving thread."""
+        """Send a message to all connected ranks."""
         said = encoded(message)
         for each in self._ranks:
             if each.line:

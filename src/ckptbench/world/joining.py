@@ -1,4 +1,4 @@
-"""A rank takes its place: its cores, its GPU, and its network interface to the other ranks."""
+"""A rank joins the others: it takes its cores, its GPU, and its network interface to them."""
 
 from __future__ import annotations
 

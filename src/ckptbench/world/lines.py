@@ -11,7 +11,7 @@ import logging
 import resource
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from ckptbench.world.link import decoded, shut
@@ -47,22 +47,24 @@ class Hearer(Protocol):
 
 
 class Line:
-    """One connection to a rank, or to a stranger until it has sent the token. Used in the serving thread alone."""
+    """One connection to a rank, or to a stranger until it has sent the token. It is made in the serving thread."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._is_over = False
         self.caller: int | None = None
         """Number of the rank at the other end, known once it has sent the right token."""
         self.rank: int | None = None
-        """The same number, set once the launcher has accepted the rank in its place."""
+        """The same number, set once the launcher has accepted the rank."""
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
         """The messages until either end hangs up. Raises ValueError for a line that is none, or that is too long."""
         unread = bytearray()
         while chunk := await self._reader.read(READ_BYTES):
             unread += chunk
-            while (end := unread.find(b"\n")) >= 0 and not self._writer.is_closing():
+            while (end := unread.find(b"\n")) >= 0 and not self._is_over:
                 line = bytes(unread[:end])
                 del unread[: end + 1]
                 yield decoded(line)
@@ -71,12 +73,13 @@ class Line:
                 raise ValueError(f"a line of more than {most} bytes")
 
     def send(self, said: bytes) -> None:
-        """Returns at once. Bytes that the rank does not read now are buffered."""
-        self._writer.write(said)
+        """Returns at once, in any thread. Bytes that the rank does not read now are buffered."""
+        self._loop.call_soon_threadsafe(self._writer.write, said)
 
     def hang_up(self) -> None:
-        """End the connection when the rank has read everything."""
-        self._writer.close()
+        """End the connection when the rank has read everything. Any thread may call it."""
+        self._is_over = True
+        self._loop.call_soon_threadsafe(self._writer.close)
 
     def cut(self) -> None:
         """End the connection at once, without waiting until the rank has read everything."""
@@ -110,10 +113,6 @@ class Serving:
         self._loop.set_exception_handler(_note)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-
-    def soon(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Have the serving thread make this call soon."""
-        self._loop.call_soon_threadsafe(call, *arguments)
 
     def end(self) -> None:
         """Accept no more connections, end the open ones, and return when the thread has ended."""

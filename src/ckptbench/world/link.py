@@ -48,7 +48,7 @@ FINISHED = "finished"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A rank's report of the place in which it came up."""
+    """A rank's report of the node on which it came up, and its GPU."""
 
     rank: int
     node: str

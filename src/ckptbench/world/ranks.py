@@ -70,7 +70,7 @@ class RankContext:
 
 
 def world_among(world: RankContext, ranks: Sequence[int]) -> RankContext:
-    """The place of this rank when `ranks` alone train: survivors of a failure, or all again.
+    """This rank among the others when `ranks` alone train: survivors of a failure, or all again.
 
     In it they are numbered from 0, in their order. Raises ValueError if this rank is none of them.
     """

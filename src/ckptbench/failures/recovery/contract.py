@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from typing import NoReturn
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.matrix.registry import RECOVERIES
+from ckptbench.runs.events import Strike
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
-from ckptbench.runs.strikes import recorded_strikes
+from ckptbench.runs.strikes import have_passed, recorded_strikes
 from ckptbench.world.link import Link
 from ckptbench.world.ranks import RankContext
 
@@ -112,6 +116,17 @@ def going_on(plan: Plan, version: Path | None, *, attempt: int) -> Plan:
     )
 
 
+def possible_causes(loss: Loss, plan: Plan) -> list[Strike]:
+    """The failures that struck this attempt, without hangs that had passed when ranks were lost by something else."""
+    over = have_passed(plan.run_folder)
+    # Those before this attempt have explained what ended it, also where an earlier launcher saw that.
+    return [
+        strike
+        for strike in recorded_strikes(plan.run_folder)[plan.strikes :]
+        if not (strike.kind == "hang" and not loss.hangs and strike.failure in over)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regrouped:
     """The agreement of the ranks that go on together, on one of them. Each has the state of that step."""
@@ -197,3 +212,14 @@ class RankRecovery:
 
     def leave(self, status: int) -> None:
         """The last call of this process. It may end it with this exit status, if a library would hang at Python's end."""
+
+
+def end_at_once(status: int) -> NoReturn:
+    """End this process without Python's end, in which a library may wait for other ranks."""
+    flush()
+    os._exit(status)
+
+
+def flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()

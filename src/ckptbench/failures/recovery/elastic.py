@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
-import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import dropwhile
@@ -14,8 +12,14 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.failures.recovery.contract import Loss, RankRecovery, Recovery, Verdict
-from ckptbench.failures.recovery.restart import possible_causes
+from ckptbench.failures.recovery.contract import (
+    Loss,
+    RankRecovery,
+    Recovery,
+    Verdict,
+    end_at_once,
+    possible_causes,
+)
 from ckptbench.frameworks.contract import Framework
 from ckptbench.runs.events import Event, Start, Strike
 from ckptbench.runs.layout import trace_path
@@ -59,10 +63,7 @@ class ElasticRank(RankRecovery):
     """The half that every rank calls. Its library may wait for other ranks at Python's end."""
 
     def leave(self, status: int) -> NoReturn:
-        """End this process at once."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        end_at_once(status)
 
 
 class AveragingRank(ElasticRank):

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 
-from ckptbench.failures.recovery.contract import Loss, RankRecovery, Recovery, Verdict
-from ckptbench.runs.events import Strike
+from ckptbench.failures.recovery.contract import Loss, Recovery, Verdict, possible_causes
 from ckptbench.runs.plan import Plan
-from ckptbench.runs.strikes import have_passed, recorded_strikes
 
 log = logging.getLogger(__name__)
 
 
 class Restart(Recovery):
-    """The half that the launcher calls."""
+    """The half that the launcher calls. Every rank ends with the others."""
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         causes = [each for each in possible_causes(loss, plan) if each.kind != "slow"]
@@ -25,18 +23,3 @@ class Restart(Recovery):
             return Verdict.GIVE_UP
         log.info("failure %d has struck, as planned: %s", causes[-1].failure, causes[-1].kind)
         return Verdict.RELAUNCH
-
-
-def possible_causes(loss: Loss, plan: Plan) -> list[Strike]:
-    """The failures that struck this attempt, without hangs that had passed when ranks were lost by something else."""
-    over = have_passed(plan.run_folder)
-    # Those before this attempt have explained what ended it, also where an earlier launcher saw that.
-    return [
-        strike
-        for strike in recorded_strikes(plan.run_folder)[plan.strikes :]
-        if not (strike.kind == "hang" and not loss.hangs and strike.failure in over)
-    ]
-
-
-class RestartedRank(RankRecovery):
-    """The half that every rank calls. The rank ends with the others."""

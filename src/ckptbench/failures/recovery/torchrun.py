@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals
-from ckptbench.failures.recovery.contract import Loss, RankRecovery, Verdict
+from ckptbench.failures.recovery.contract import Loss, RankRecovery, Verdict, end_at_once
 from ckptbench.failures.recovery.restart import Restart
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import recorded_strikes
@@ -76,9 +76,7 @@ class TorchrunRank(RankRecovery):
 
     def abort(self) -> NoReturn:
         """End this process at once: the agent waits for it, and Python would take a second."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
+        end_at_once(1)
 
 
 def meeting(environment: Mapping[str, str]) -> list[str]:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ckptbench.common.clock import Instant, clock
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.removal import remove_or_warn
-from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict
+from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict, flush
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic, events_since_met
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.runs.events import Regroup
@@ -225,8 +225,7 @@ class UlfmRank(AveragingRank):
 
     def abort(self) -> NoReturn:
         """End this process by a signal: of any other end with an error the others would hear nothing."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("not reached")
 
