@@ -166,17 +166,27 @@ def _other_sections(content: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def _faults(own: OwnSection) -> Iterator[FieldError]:
     """Values that do not fit one another, or that are no command."""
-    yield from _command_faults(("own", "command"), own.command)
-    named = [*placeholders(own.command), *_of_environment(own)]
+    commands = {("own", "command"): own.command}
+    if isinstance(own.baseline, str):
+        commands["own", "baseline"] = own.baseline
+    variables = {("own", "environment", name): text for name, text in own.environment.items()}
+    named = [name for text in (own.command, *variables.values()) for name in placeholders(text)]
+    for location, command in commands.items():
+        yield from _command_faults(location, command)
     if FOLDER not in named:
         yield FieldError(
             ("own", "command"),
             "the training does not learn where to save: give it {folder}, as in --output {folder}",
             own.command,
         )
-    yield from _unknown(("own", "command"), own.command, own)
-    for name, text in own.environment.items():
-        yield from _unknown(("own", "environment", name), text, own)
+    for location, text in [*commands.items(), *variables.items()]:
+        for name in placeholders(text):
+            if name not in own.values and name != FOLDER:
+                yield FieldError(
+                    location,
+                    f"{{{name}}} has no values: add them as own.values.{name}, or correct the name",
+                    text,
+                )
     for name in own.values:
         if not re.fullmatch(PLACEHOLDER, f"{{{name}}}") or name == FOLDER:
             yield FieldError(
@@ -188,33 +198,11 @@ def _faults(own: OwnSection) -> Iterator[FieldError]:
                 ("own", "values", name),
                 f"these values have no place: write {{{name}}} into own.command, or remove them",
             )
-    yield from _baseline_faults(own)
-
-
-def _baseline_faults(own: OwnSection) -> Iterator[FieldError]:
-    if isinstance(own.baseline, str):
-        yield from _command_faults(("own", "baseline"), own.baseline)
-        yield from _unknown(("own", "baseline"), own.baseline, own)
-        return
-    for name in own.baseline:
+    for name in own.baseline if isinstance(own.baseline, dict) else ():
         if name not in own.values:
             yield FieldError(
                 ("own", "baseline", name),
                 f"own.values has no such placeholder ({', '.join(own.values)}): correct the name",
-            )
-
-
-def _of_environment(own: OwnSection) -> list[str]:
-    return [name for text in own.environment.values() for name in placeholders(text)]
-
-
-def _unknown(location: tuple[str, ...], text: str, own: OwnSection) -> Iterator[FieldError]:
-    for name in placeholders(text):
-        if name not in own.values and name != FOLDER:
-            yield FieldError(
-                location,
-                f"{{{name}}} has no values: add them as own.values.{name}, or correct the name",
-                text,
             )
 
 
