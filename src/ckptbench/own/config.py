@@ -166,7 +166,7 @@ def _other_sections(content: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def _faults(own: OwnSection) -> Iterator[FieldError]:
     """Values that do not fit one another, or that are no command."""
-    commands = {("own", "command"): own.command}
+    commands: dict[tuple[str, ...], str] = {("own", "command"): own.command}
     if isinstance(own.baseline, str):
         commands["own", "baseline"] = own.baseline
     variables = {("own", "environment", name): text for name, text in own.environment.items()}
