@@ -41,6 +41,15 @@ def test_the_files_of_all_rates_are_told_at_once(tmp_path: Path) -> None:
     assert [line.partition(".yaml: ")[2].split()[0] for line in words] == ["gpus", "mean_gpu_hours"] * 2  # fmt: skip
 
 
+def test_a_rate_that_no_file_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(RATES[2]))
+    with pytest.raises(
+        ConfigError, match=r"decision.rate is 'c': .* no file of this name: use 'a' or 'b'"
+    ):
+        read_failure_files(tmp_path, "c")
+
+
 def test_costs_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     strategies = [{"name": "save", "stall_s": 3, "durable_s": 1}]
     (tmp_path / "costs.yaml").write_text(yaml.safe_dump(COSTS | {"strategies": strategies}))

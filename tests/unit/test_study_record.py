@@ -53,6 +53,14 @@ def test_a_study_that_is_not_as_it_was_written_is_refused_in_one_line(
         StudyRecord.read(path)
 
 
+def test_a_study_that_lacks_a_field_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    STUDY.write(path)
+    path.write_text(path.read_text().replace("resume", "again"))
+    with pytest.raises(RunFolderError, match="resume"):
+        StudyRecord.read(path)
+
+
 def test_a_script_says_in_one_line_that_the_study_is_spoilt(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
     where: list[object] = ["--runs", tmp_path, "--study", tmp_path / "study.json"]

@@ -37,23 +37,8 @@ CASE_COLUMNS = (
     Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`"),
 )  # fmt: skip
 CASE = (*SETUP, "rate", "gpus")
-
-
-RARER, OFTENER = "rarer", "oftener"
-OTHER_RATES = {RARER: "a third as often", OFTENER: "three times as often"}
-"""Other failure rates than the one that was chosen, by the ends of columns. Those that were published differ by as much."""
-TIMES_AS_OFTEN = dict(zip((RARER, OFTENER), OTHERS, strict=True))
-
-
-def _other_rate(name: str, words: str) -> tuple[Column, Column]:
-    return (
-        Column(
-            f"best_minutes_{name}", "number", "min", f"the best interval, had failures come {words}"
-        ),
-        Column(f"goodput_{name}", "number", "1", "at that interval"),
-    )
-
-
+OTHER_RATES = {"rarer": "a third as often", "oftener": "three times as often"}
+"""Other failure rates than the one that was chosen, `OTHERS` times as high, by the ends of columns. Those that were published differ by as much."""
 ADVICE = Table(
     "advice",
     "One row a setup, recovery, failure rate and number of GPUs: how often to checkpoint. Every interval is of the measured costs and of the failure"
@@ -70,7 +55,14 @@ ADVICE = Table(
         Column("fine_from_minutes", "number", "min", "the same in useful time"),
         Column("fine_to_minutes", "number", "min", "the same in useful time"),
         *with_ends("goodput", "1", "useful part of the time, at the best interval"),
-        *(column for name, words in OTHER_RATES.items() for column in _other_rate(name, words)),
+        *(
+            column
+            for name, words in OTHER_RATES.items()
+            for column in (
+                Column(f"best_minutes_{name}", "number", "min", f"the best interval, had failures come {words}"),
+                Column(f"goodput_{name}", "number", "1", "at that interval"),
+            )
+        ),
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
         *with_ends("goodput_in_use", "1", "at the interval of the setup"),
         *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
@@ -127,7 +119,7 @@ class _Case:
     best: Best
     """Without the range that is fine."""
     estimate: Best
-    """Of the estimate alone, with that range, at this rate and at `TIMES_AS_OFTEN` it: shape (3,)."""
+    """Of the estimate alone, with that range, at this rate and at `OTHERS` times it: shape (3,)."""
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: DecisionSection) -> _Case:
@@ -161,7 +153,7 @@ class _Case:
             estimate=best(
                 _estimate(saving),
                 _estimate(recovering),
-                failures_per_s[0] * np.array([1.0, *TIMES_AS_OFTEN.values()]),
+                failures_per_s[0] * np.array([1.0, *OTHERS]),
                 step_s=step_s[0],
                 global_tier=global_tier and _estimate(global_tier),
                 slower=slower[0],
@@ -290,11 +282,11 @@ def _advice(case: _Case) -> Row:
         **_in_time("fine_to", of_estimate.fine_to_steps, case),
         **{
             f"best_minutes_{name}": float(found_s) / SECONDS_PER_MINUTE
-            for name, found_s in zip(TIMES_AS_OFTEN, of_estimate.interval_s[1:], strict=True)
+            for name, found_s in zip(OTHER_RATES, of_estimate.interval_s[1:], strict=True)
         },
         **{
             f"goodput_{name}": float(useful)
-            for name, useful in zip(TIMES_AS_OFTEN, of_estimate.goodput[1:], strict=True)
+            for name, useful in zip(OTHER_RATES, of_estimate.goodput[1:], strict=True)
         },
         "in_use_steps": in_use,
         **sampling.estimate(in_use_goodput).columns("goodput_in_use"),

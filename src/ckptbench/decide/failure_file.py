@@ -17,6 +17,7 @@ from ckptbench.config.section import Section, checked
 from ckptbench.config.values import (
     LARGEST_NUMBER,
     Flag,
+    OneOf,
     PathOrNull,
     Text,
     number,
@@ -53,17 +54,6 @@ def _reference(value: object) -> str:
 
 def _seconds(value: object) -> float | None:
     return None if value is None else time.time() if value == NOW else seconds_of(value)
-
-
-def _states(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"use a list of Slurm's states, as in [{', '.join(FAILURE_STATES)}]")
-    for state in value:
-        if not isinstance(state, str) or state not in ENDS:
-            raise ValueError(
-                f"{show(state)} is no state in which Slurm's jobs end: use some of {', '.join(ENDS)}"
-            )
-    return tuple(value)
 
 
 TimeOrNull = Annotated[float | None, PlainValidator(_seconds)]
@@ -115,7 +105,9 @@ class FailureFile(Section):
     """A log, from the folder of the file. The fields below are of logs."""
     column: Text | None = None
     """The column of the times: `time` of a list, `End` of a table."""
-    states: Annotated[tuple[str, ...], PlainValidator(_states)] = FAILURE_STATES
+    states: Annotated[list[Annotated[str, OneOf(ENDS)]], Field(min_length=1)] = Field(
+        default=[*FAILURE_STATES]
+    )
     """Slurm's states of jobs that failed. Add `PREEMPTED` where training then starts again."""
     restart_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = RESTART_S / 60
     """Failures within so long count as one: as long as a restart takes."""

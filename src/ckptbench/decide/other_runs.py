@@ -103,15 +103,8 @@ class OtherRuns:
         step_s = _own_step_s(tables["steps"], tables["checkpoints"])
         strikes = kills(others)
         again, went_on = strikes[~strikes["went_on"]], strikes[strikes["went_on"]]
-        told = set(
-            zip(
-                *(
-                    strikes.merge(runs[["run", "interval"]], on="run")[name]
-                    for name in (*CELL, "interval")
-                ),
-                strict=True,
-            )
-        )
+        known = strikes.merge(runs[["run", "interval"]], on="run")[[*CELL, "interval"]]
+        told = set(known.itertuples(index=False, name=None))
         rows = records(decision_costs(others))
         costs: dict[tuple[Any, ...], list[Row]] = {}
         for row in sorted(rows, key=lambda row: (*cell_of(row), row["interval"]) in told):

@@ -7,7 +7,7 @@ The row of `decision_costs` says in `growth` how, as JSON: `{"storage": ...}` ha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ckptbench.decide import formulas
@@ -39,11 +39,8 @@ def projected(row: Row, gpus: int) -> dict[str, Any]:
     """The row of `decision_costs` with what it costs with so many GPUs: each cost, and the ends of its interval, in the same proportion."""
     if gpus == row["ranks"] or not row["growth"]:
         return dict(row)
-    told = json.loads(row["growth"])
-    times = {
-        name: float(formulas.times_as_much(of(row["ranks"]), of(gpus)))
-        for name, of in (_of_storage(told, row) if STORAGE in told else _of_fit(told[FIT])).items()
-    }
+    before, after = _costs(row, row["ranks"]), _costs(row, gpus)
+    times = {name: float(formulas.times_as_much(before[name], after[name])) for name in before}
     return {
         **row,
         **{
@@ -59,27 +56,18 @@ def projection(row: Row) -> str:
     return next(iter(json.loads(row["growth"]))) if row["growth"] else CONSTANT
 
 
-def _of_storage(told: Row, row: Row) -> dict[str, Callable[[int], Floats]]:
-    """Functions of the number of GPUs that costs are in proportion to. `growthOf` of the page's case.js has the same ones."""
+def _costs(row: Row, gpus: int) -> dict[str, Floats]:
+    """What the costs are in proportion to. `growthOf` of the page's case.js has the same."""
+    told = json.loads(row["growth"])
+    if FIT in told:
+        return {name: formulas.fitted_s(gpus, *numbers) for name, numbers in told[FIT].items()}
     storage, behind = Storage.of(**told[STORAGE]), told["asynchronous"]
-
-    def durable(gpus: int) -> Floats:
-        return formulas.durable_s(storage, gpus, behind)
-
-    def part(gpus: int) -> Floats:
-        return formulas.part_bytes(storage, gpus)
-
+    durable_s = formulas.durable_s(storage, gpus, behind)
+    part = formulas.part_bytes(storage, gpus)
     return {
-        "stall_s": lambda gpus: formulas.stall_s(storage, gpus, behind),
-        "slowdown_s": durable,
-        "durable_s": durable if row["shared_every"] == 1 else part,
-        "shared_durable_s": durable,
-        "down_s": lambda gpus: formulas.down_s(storage, gpus),
-    }
-
-
-def _of_fit(fits: Mapping[str, list[float]]) -> dict[str, Callable[[int], Floats]]:
-    return {
-        name: lambda gpus, numbers=numbers: formulas.fitted_s(gpus, *numbers)  # type: ignore[misc]
-        for name, numbers in fits.items()
+        "stall_s": formulas.stall_s(storage, gpus, behind),
+        "slowdown_s": durable_s,
+        "durable_s": durable_s if row["shared_every"] == 1 else part,
+        "shared_durable_s": durable_s,
+        "down_s": formulas.down_s(storage, gpus),
     }

@@ -10,7 +10,7 @@ from ckptbench.analysis.collect.machine import LIMITS
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.decide.advice import DIFFERING, OFTENER, RARER
+from ckptbench.decide.advice import DIFFERING, OTHER_RATES
 from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
 from ckptbench.decide.rates import OWN
@@ -159,7 +159,7 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
         yield f"failures as published of {title}: {often}. Yours may differ:"
     fewer, more = (
         f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
-        for name in (RARER, OFTENER)
+        for name in OTHER_RATES
     )
     yield f"a third as many: {fewer}; three times as many: {more} ({row['name']})."
 
