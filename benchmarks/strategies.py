@@ -1,13 +1,15 @@
 """What each strategy costs PyTorch's ResNet-50 or VGG-16, all of them in one run, in turn.
 
-Each round has one block for every strategy and one without checkpoints, in random order. A block is some checkpoints,
-each followed by `--interval` training steps, and ends when all of its checkpoints are durable. So a block's time over
-that of the same round's block without checkpoints is the total overhead: stall, slowdown and what is left at the end.
-Then every strategy saves once while nothing trains.
+Each variant, one of them without checkpoints, trains in processes of its own: a library that is loaded may slow every step.
+Each round has one block for every variant, in random order, while the others wait. A block is some checkpoints, each
+followed by `--interval` training steps, and ends when all of its checkpoints are durable. So a block's time over that of
+the same round's block without checkpoints is the total overhead: stall, slowdown and what is left at the end. Then every
+strategy saves once while nothing trains. A pair of blocks in which other programs used more than `OTHERS` of a core is left
+out and counted.
 
-    PYTHONPATH=src .environments/pytorch/bin/python benchmarks/strategies.py --model resnet50 --ranks 1
+    PYTHONPATH=src .environments/pytorch/bin/python benchmarks/strategies.py --strategies native,deepfreeze,deepfreeze@numpy
 
-It needs NumPy, PyTorch and ckptbench's own files, and makes everything else itself.
+`@numpy` does without the native copy. It needs NumPy, PyTorch and ckptbench's own files, and makes everything else itself.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ import random
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +37,16 @@ from training import RESULTS, Saver, Training
 
 from ckptbench.matrix.registry import STRATEGIES, load
 from ckptbench.runs.trace import Checkpoint, read_trace
+from ckptbench.strategies.copying import WAY
+from ckptbench.world.joining import pin
 from ckptbench.world.ranks import RankContext
 
 NONE = "none"
 KEEP = 2
 SETTLING = KEEP + 2
 """Checkpoints of every strategy before the first round: from then on those that recycle files do."""
+OTHERS = 0.1
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -77,95 +85,177 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All figures of one model and number of ranks; times in seconds, one value a round or checkpoint."""
     options.folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        port = _free_port()
-        ranks = [
-            multiprocessing.get_context("spawn").Process(
-                target=_rank, args=(rank, port, options, Path(folder))
-            )
-            for rank in range(options.ranks)
-        ]
-        for each in ranks:
-            each.start()
-        for each in ranks:
-            each.join()
-        if any(each.exitcode != 0 for each in ranks):
-            raise SystemExit(f"a rank ended with {[each.exitcode for each in ranks]}; see above")
-        return _gather(options, Path(folder))
+        found, first = _run(options, Path(folder))
+        for name in chosen(options):
+            found["strategies"][name] |= _of_traces(Path(folder), name, options, first[name])
+    return found
 
 
-def _rank(rank: int, port: int, options: argparse.Namespace, folder: Path) -> None:
-    world = RankContext(
-        rank=rank, world_size=options.ranks, local_rank=rank, node="here",
-        threads=max(1, (os.cpu_count() or 1) // options.ranks),
-        addresses=(f"127.0.0.1:{port}",) * options.ranks, accelerator=options.device,
-    )  # fmt: skip
-    bench = Bench(world, options, folder)
-    bench.run()
-    (folder / f"rank-{rank}.json").write_text(json.dumps(bench.found), encoding="utf-8")
+def _run(
+    options: argparse.Namespace, folder: Path
+) -> tuple[dict[str, Any], dict[str, tuple[int, list[int]]]]:
+    """All that is no trace's, and what `Bench.first` says of each variant."""
+    names = [NONE, *chosen(options)]
+    order = random.Random(0)
+    blocks: dict[str, list[float]] = {name: [] for name in names}
+    others: dict[str, list[float]] = {name: [] for name in names}
+    with ExitStack() as stack:
+        variants = {name: stack.enter_context(running(name, options, folder)) for name in names}
+        for _ in range(options.rounds):
+            order.shuffle(names)
+            for name in names:
+                before, started = _used_by_others(variants), time.perf_counter()
+                blocks[name].append(max(variants[name].all("block")))
+                used = _used_by_others(variants) - before
+                others[name].append(used / (time.perf_counter() - started))
+            for name in names:
+                variants[name].all("save_idle")
+        device = variants[NONE].all("device")[0]
+        first = {name: each.all("first")[0] for name, each in variants.items()}
+    settings = {
+        name: getattr(options, name)
+        for name in ("model", "ranks", "batch", "interval", "checkpoints", "rounds")
+    }
+    found = {
+        "device": device,
+        "torch": torch.__version__,
+        **settings,
+        "none_s": blocks[NONE],
+        "none_others": others[NONE],
+        "strategies": {
+            name: {"block_s": blocks[name], "others": others[name]} for name in chosen(options)
+        },
+    }
+    return found, first
+
+
+class Variant:
+    """The ranks of one variant, each a process that waits until it is asked."""
+
+    def __init__(self, pids: Sequence[int], connections: Sequence[Connection]) -> None:
+        self.pids = pids
+        self._connections = connections
+
+    def all(self, what: str) -> list[Any]:
+        """Have every rank do it, at the same time. Returns what each answers."""
+        for each in self._connections:
+            each.send(what)
+        return [each.recv() for each in self._connections]
+
+
+@contextmanager
+def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Variant]:
+    spawn, address = multiprocessing.get_context("spawn"), f"127.0.0.1:{_free_port()}"
+    pipes = [spawn.Pipe() for _ in range(options.ranks)]
+    worlds = [
+        RankContext(
+            rank=rank, world_size=options.ranks, local_rank=rank, node="here",
+            threads=max(1, (os.cpu_count() or 1) // options.ranks),
+            addresses=(address,) * options.ranks, accelerator=options.device,
+        )
+        for rank in range(options.ranks)
+    ]  # fmt: skip
+    ranks = [
+        spawn.Process(target=_rank, args=(end, name, world, options, folder))
+        for (_, end), world in zip(pipes, worlds, strict=True)
+    ]
+    for each in ranks:
+        each.start()
+    for _, end in pipes:
+        end.close()  # so that the death of a rank ends its pipe
+    variant = Variant([each.pid or 0 for each in ranks], [asking for asking, _ in pipes])
+    variant.all("settle_in")
+    yield variant
+    variant.all("close")
+    for each in ranks:
+        each.join()
+
+
+def _rank(
+    asked: Connection, name: str, world: RankContext, options: argparse.Namespace, folder: Path
+) -> None:
+    strategy, _, way = name.partition("@")
+    os.environ[WAY] = way
+    pin(world.rank, world.threads)
+    bench = Bench(world, strategy, options, folder / name)
+    while (what := asked.recv()) != "close":
+        asked.send(getattr(bench, what)())
+    bench.close()
+    asked.send(None)
 
 
 class Bench:
-    """One rank: a framework, and every strategy over it."""
+    """One rank: a framework, and a strategy over it if the variant has one."""
 
-    def __init__(self, world: RankContext, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(
+        self, world: RankContext, strategy: str, options: argparse.Namespace, folder: Path
+    ) -> None:
         self._options = options
         self._training = Training(world, options.model, options.batch)
         self._framework = self._training.framework
-        self.found: dict[str, Any] = {"device": self._framework.device(), "blocks": {}, "first": {}}
-        self._strategies = {
-            name: Saver(name, self._framework, world, folder / name, keep=KEEP)
-            for name in chosen(options)
-        }
+        self._saver: Saver | None = None
+        if strategy != NONE:
+            self._saver = Saver(strategy, self._framework, world, folder, keep=KEEP)
+            self._framework.before_update = self._saver.timed.hook
+        self._idle: list[int] = []
+        self._settled = 0
 
-    def run(self) -> None:
+    def settle_in(self) -> None:
         self._training.train(5)
-        for name, opened in self._strategies.items():
-            opened.timed.ready()
-            self._use(name)
-            for _ in range(SETTLING):
-                opened.save()
-                self._training.train(1)
-                opened.timed.settle()
-            self.found["first"][name] = opened.saves
-        order = random.Random(0)
-        names = [NONE, *self._strategies]
-        self.found["idle"] = {name: [] for name in self._strategies}
-        self.found["blocks"] = {name: [] for name in names}
-        for _ in range(self._options.rounds):
-            order.shuffle(names)
-            for name in names:
-                self._meet()
-                self.found["blocks"][name].append(self._block(name))
-            for name in order.sample(list(self._strategies), len(self._strategies)):
-                self._meet()
-                self.found["idle"][name].append(self._strategies[name].saves + 1)
-                self._use(name)
-                self._strategies[name].save()
-                self._strategies[name].timed.settle()
-        for opened in self._strategies.values():
-            opened.timed.close()
-        self._meet()
-        self._framework.close()
+        if self._saver is None:
+            return
+        self._saver.timed.ready()
+        for _ in range(SETTLING):
+            self._saver.save()
+            self._training.train(1)
+            self._saver.timed.settle()
+        self._settled = self._saver.saves
 
-    def _block(self, name: str) -> float:
-        self._use(name)
-        opened = self._strategies.get(name)
+    def block(self) -> float:
+        gc.collect()
+        self._training.train(1)  # the processor's caches have been those of another variant
+        self._framework.barrier()
         started = time.perf_counter()
         for _ in range(self._options.checkpoints):
-            if opened is not None:
-                opened.save()
+            if self._saver is not None:
+                self._saver.save()
             self._training.train(self._options.interval)
-        if opened is not None:
-            opened.timed.settle()
+        if self._saver is not None:
+            self._saver.timed.settle()
         self._framework.barrier()
         return time.perf_counter() - started
 
-    def _use(self, name: str) -> None:
-        gc.collect()
-        self._framework.before_update = None if name == NONE else self._strategies[name].timed.hook
+    def save_idle(self) -> None:
+        if self._saver is not None:
+            self._idle.append(self._saver.saves + 1)
+            self._saver.save()
+            self._saver.timed.settle()
 
-    def _meet(self) -> None:
-        self._framework.barrier()
+    def first(self) -> tuple[int, list[int]]:
+        """The checkpoints before the first round, and which of the others were saved while nothing trained."""
+        return self._settled, self._idle
+
+    def device(self) -> str:
+        return self._framework.device()
+
+    def close(self) -> None:
+        if self._saver is not None:
+            self._saver.timed.close()
+        self._framework.close()
+
+
+def _used_by_others(variants: dict[str, Variant]) -> float:
+    """Seconds of processor time since the machine began, of all but the ranks and this process."""
+    busy = sum(
+        map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:4])
+    )
+    own = [os.getpid(), *(pid for each in variants.values() for pid in each.pids)]
+    return (busy - sum(map(_ticks, own))) / TICKS
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 @cache
@@ -187,7 +277,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
     """The strategies to measure, in the registry's order."""
     serving = usable()
     asked = serving if options.strategies is None else options.strategies.split(",")
-    if unknown := set(asked) - set(serving):
+    if unknown := {name.partition("@")[0] for name in asked} - set(serving):
         raise SystemExit(
             f"--strategies: {min(unknown)} does not serve PyTorch, or its library is not installed: "
             f"use {', '.join(serving)}"
@@ -195,41 +285,20 @@ def chosen(options: argparse.Namespace) -> list[str]:
     return list(asked)
 
 
-def _gather(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    ranks = [
-        json.loads((folder / f"rank-{rank}.json").read_text(encoding="utf-8"))
-        for rank in range(options.ranks)
+def _of_traces(
+    folder: Path, name: str, options: argparse.Namespace, first: tuple[int, list[int]]
+) -> dict[str, list[float]]:
+    traces = [
+        read_trace(folder / f"{name}-{rank}.jsonl").checkpoints for rank in range(options.ranks)
     ]
-    strategies = {}
-    for name in chosen(options):
-        traces = [
-            read_trace(folder / f"{name}-{rank}.jsonl").checkpoints for rank in range(options.ranks)
-        ]
-        idle = set(ranks[0]["idle"][name])
-        first = ranks[0]["first"][name]
-        steps = sorted(set.intersection(*(set(trace) for trace in traces)))
-        trained = [step for step in steps if step > first and step not in idle]
-        strategies[name] = {
-            "block_s": _slowest(rank["blocks"][name] for rank in ranks),
-            "stall_s": [max(_stall_s(trace[step]) for trace in traces) for step in trained],
-            "durable_s": [_durable_s(traces[0][step]) for step in trained],
-            "durable_idle_s": [_durable_s(traces[0][step]) for step in sorted(idle)],
-        }
-    settings = {
-        name: getattr(options, name)
-        for name in ("model", "ranks", "batch", "interval", "checkpoints", "rounds")
-    }
+    settled, idle = first
+    steps = sorted(set.intersection(*(set(trace) for trace in traces)))
+    trained = [step for step in steps if step > settled and step not in idle]
     return {
-        "device": ranks[0]["device"],
-        "torch": torch.__version__,
-        **settings,
-        "none_s": _slowest(rank["blocks"][NONE] for rank in ranks),
-        "strategies": strategies,
+        "stall_s": [max(_stall_s(trace[step]) for trace in traces) for step in trained],
+        "durable_s": [_durable_s(traces[0][step]) for step in trained],
+        "durable_idle_s": [_durable_s(traces[0][step]) for step in idle],
     }
-
-
-def _slowest(ranks: Iterable[Sequence[float]]) -> list[float]:
-    return [max(values) for values in zip(*ranks, strict=True)]
 
 
 def _stall_s(checkpoint: Checkpoint) -> float:
@@ -245,23 +314,26 @@ def _durable_s(checkpoint: Checkpoint) -> float:
 
 def show(found: dict[str, Any]) -> None:
     """Print one line a strategy."""
-    none_s = np.asarray(found["none_s"])
+    none_s, disturbed = np.asarray(found["none_s"]), np.asarray(found["none_others"]) > OTHERS
     steps = found["interval"] * found["checkpoints"]
     print(
         f"{found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
         f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
     )
-    print(f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}")
+    print(
+        f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}{'left out':>10}"
+    )
     native = found["strategies"].get("native")
     for name, of in found["strategies"].items():
         stall_s = np.median(of["stall_s"])
-        over = 100 * (np.asarray(of["block_s"]) / none_s - 1)
-        low, high = median_interval(over)
+        left_out = disturbed | (np.asarray(of["others"]) > OTHERS)
+        over = 100 * (np.asarray(of["block_s"]) / none_s - 1)[~left_out]
+        low, high = median_interval(over) if len(over) else (np.nan, np.nan)
         to_native = stall_s / np.median(native["stall_s"]) if native else np.nan
         print(
             f"{name:22}{stall_s * 1e3:10.2f}{to_native:10.4f}"
             f"{np.median(of['durable_s']) * 1e3:12.0f}{np.median(of['durable_idle_s']) * 1e3:7.0f}"
-            f"{np.median(over):10.1f} [{low:5.1f},{high:5.1f}]"
+            f"{np.median(over) if len(over) else np.nan:10.1f} [{low:5.1f},{high:5.1f}]{left_out.sum():10}"
         )
 
 

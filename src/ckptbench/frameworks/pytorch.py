@@ -406,6 +406,9 @@ def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
 
 def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
     values = tensor.detach()
+    on_host = (
+        values.numpy() if copying is None else None
+    )  # made once, because saves make training wait
 
     def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
         """Every step ends with a synchronized device, so the values are there when a copy begins."""
@@ -420,7 +423,7 @@ def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) 
         name=name,
         shape=tuple(values.shape),
         dtype=_numpy_type(values.dtype),
-        read=lambda: values.cpu().numpy(),
+        read=lambda: values.cpu().numpy() if on_host is None else on_host,
         write=write,
         in_place=copying is None and values.is_contiguous(),
         begin_copy=None if copying is None else begin_copy,
