@@ -18,6 +18,7 @@ from ckptbench.config.study import (
 )
 from ckptbench.matrix.plugin_spec import Entry
 from ckptbench.matrix.registry import RECOVERIES, STRATEGIES
+from ckptbench.report.answer.published import FINDINGS, INTRODUCTION
 from ckptbench.report.commands.verbs import ckptbench as command
 from ckptbench.report.commands.verbs import run
 from scripts.pages.settings import fields
@@ -113,6 +114,13 @@ def test_a_part_is_written_in_place_of_what_stood_there() -> None:
 def test_every_generated_part_is_on_one_page() -> None:
     placed = [part for page in PAGES for _, part in PART.findall(page.read_text(encoding="utf-8"))]
     assert sorted(placed) == sorted(PARTS)
+
+
+def test_the_page_on_findings_has_each_claim_and_its_test() -> None:
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert INTRODUCTION in page
+    for each in FINDINGS:
+        assert f"**{each.claim}**\n\n- Test: {each.tested} (`{each.study}`)." in page
 
 
 def test_the_glossary_is_in_order_and_short() -> None:
