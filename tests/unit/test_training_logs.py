@@ -292,6 +292,12 @@ def test_a_save_after_the_last_step_ends_with_its_bar(tmp_path: Path) -> None:
     assert (found.steps, found.saves, found.interval) == (100, 1, 100)
 
 
+def test_a_bar_in_the_log_of_another_program_is_not_its_steps(tmp_path: Path) -> None:
+    loading = [f"\rLoading: {part}%|#| {part}/100 [00:{part // 2:02}<00:50, 2.0it/s]" for part in range(1, 101)]  # fmt: skip
+    found = facts(tmp_path, "".join(loading) + "\n" + "\n".join(torchtitan(Made())))
+    assert (found.name, found.steps) == ("torchtitan", 2000)
+
+
 def test_a_bar_of_data_is_no_training(tmp_path: Path) -> None:
     """Preparing data may take longer than training."""
     made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
@@ -349,13 +355,14 @@ STEP = r"step=(?P<step>\d+) t=(?P<step_ms>[\d.]+)"
 SAVED = r"checkpoint took (?P<save_s>[\d.]+)"
 
 
-def test_a_pattern_of_ones_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["\n", " | "], ids=["lines", "joined"])
+def test_a_pattern_of_ones_own(end: str, tmp_path: Path) -> None:
     made, lines = Made(), []
     for step in range(1, 2001):
         lines.append(f"step={step} t={1000 * made.some(made.step_s):.1f} loss=2")
         if made.saves_after(step):
             lines.append(f"checkpoint took {made.some(made.stall_s):.2f}")
-    found = facts(tmp_path, lines, STEP, SAVED)
+    found = facts(tmp_path, end.join(lines), STEP, SAVED)
     check(found, made)
     assert (found.steps, found.saves) == (2000, 10)
 
