@@ -79,7 +79,8 @@ def test_a_scale_that_was_not_measured_tells_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("most", "word"),
-    [((1.1, 1.05, 1.15), FOUND), ((1.5, 1.0, 2.0), UNDECIDED), ((4.0, 3.8, 4.2), REFUTED), ((0.2, 0.19, 0.21), REFUTED)],
+    [((1.1, 1.05, 1.15), FOUND), ((1.5, 1.0, 2.0), UNDECIDED), ((4.0, 3.8, 4.2), REFUTED), ((0.2, 0.19, 0.21), REFUTED),
+     ((1.6, 1.43, 1.8), UNDECIDED), ((1.2, 1.0, 1.40), UNDECIDED)],
 )  # fmt: skip
 def test_a_cost_hardly_changes_where_it_grows_far_slower_than_the_ranks(
     most: tuple[float, float, float], word: str
