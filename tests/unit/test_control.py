@@ -197,9 +197,10 @@ def test_no_rank_joins_when_the_others_have_finished(make_server: MakeServer) ->
     again._closing = True  # or its listener would end this process, as it should a rank's
     joining = threading.Thread(target=again.join, daemon=True)
     joining.start()
+    wait_for(lambda: server._ranks[1].heard < math.inf)
+    assert server.coming == [1]
     links[0].close()
     wait_for(lambda: server.all_parted)
-    assert server.coming == [1]
     assert joining.is_alive()
 
 
