@@ -142,6 +142,25 @@ def test_survivors_that_are_asked_to_stop_wait_for_no_lost_rank(make_server: Mak
     links[0].close()
 
 
+def test_survivors_that_wait_for_the_last_step_do_not_wait_for_a_rank_that_is_lost_meanwhile(
+    make_server: MakeServer,
+) -> None:
+    server = make_server("a", "a")
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_link, server, 0, "a")
+        silent = come_up(server, 1)
+        link = opening.result(PATIENCE_S)
+    assert link.may_enter(1)
+    server.ask_to_stop()
+    wait_for(lambda: server._ranks[0].entered == 1)
+    assert link._last_step is None
+    silent.close()
+    wait_for(lambda: server.lost == [1])
+    server.go_on_without([1])
+    wait_for(lambda: link._last_step == 1)
+    link.close()
+
+
 def test_a_rank_that_was_lost_may_come_again_and_is_answered_at_once(
     make_server: MakeServer,
 ) -> None:

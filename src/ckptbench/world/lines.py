@@ -53,7 +53,6 @@ class Line:
         self._reader = reader
         self._writer = writer
         self._loop = asyncio.get_running_loop()
-        self._is_over = False
         self.caller: int | None = None
         """Number of the rank at the other end, known once it has sent the right token."""
         self.rank: int | None = None
@@ -64,7 +63,7 @@ class Line:
         unread = bytearray()
         while chunk := await self._reader.read(READ_BYTES):
             unread += chunk
-            while (end := unread.find(b"\n")) >= 0 and not self._is_over:
+            while (end := unread.find(b"\n")) >= 0:
                 line = bytes(unread[:end])
                 del unread[: end + 1]
                 yield decoded(line)
@@ -78,7 +77,6 @@ class Line:
 
     def hang_up(self) -> None:
         """End the connection when the rank has read everything. Any thread may call it."""
-        self._is_over = True
         self._loop.call_soon_threadsafe(self._writer.close)
 
     def cut(self) -> None:
