@@ -183,6 +183,13 @@ def test_a_requeued_job_counts_twice_without_its_start_too(tmp_path: Path) -> No
     assert (rate.failures, rate.mean_gpu_hours) == (1, 8 * (9 + 10))
 
 
+def test_raw_columns_say_the_same(tmp_path: Path) -> None:
+    row = "FAILED|2026-01-05T00:00:00|2026-01-06T00:00:00|86400|gres/gpu=8"
+    text = f"JobIDRaw|State|Start|End|ElapsedRaw|AllocTRES\n7|{row}\n7.0|{row}\n"
+    rate = read(tmp_path, text)
+    assert (rate.failures, rate.mean_gpu_hours) == (1, 8 * 24)
+
+
 def test_a_running_job_without_its_start_is_no_lost_time(tmp_path: Path) -> None:
     text = "JobID|State|End|Elapsed|AllocTRES\n1|RUNNING|Unknown|20-00:00:00|gres/gpu=8\n2|PENDING|Unknown|00:00:00|\n"
     (line,) = words(tmp_path, text)
