@@ -394,17 +394,11 @@ class Chainer(Framework):
         load_random_state(state)
 
     def forget(self, part: str) -> None:
-        match part:
-            case "momentum":
-                for parameter in self._model.params():
-                    parameter.update_rule.state["v"].fill(0)
-            case "first_update" if self._communicator.size > 1:
-                # A multi-node optimizer that knows no parameters takes them for new in its next update.
-                self._optimizer.target_params.clear()
-            case _:
-                raise ValueError(
-                    f"Chainer with {self._communicator.size} ranks has no {part} to forget"
-                )
+        if part == "first_update" and self._communicator.size > 1:
+            # A multi-node optimizer that knows no parameters takes them for new in its next update.
+            self._optimizer.target_params.clear()
+        else:
+            super().forget(part)
 
     def _buffers(self) -> Arrays:
         return {name: _to_host(self._variable(name)) for name in self._network.buffers()}

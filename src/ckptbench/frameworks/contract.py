@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,6 +127,11 @@ class Format(Generic[F]):
             self.read(framework, path)
 
 
+def _momenta(names: Iterable[str]) -> set[str]:
+    """Those of these tensors of a framework that are the momentum of a parameter."""
+    return {f"optimizer/{name.removeprefix('model/')}" for name in names} & {*names}
+
+
 class Framework(ABC):
     """One rank's network, optimizer and communication in one framework.
 
@@ -214,7 +219,7 @@ class Framework(ABC):
         """`held` with the momenta of `Sgd`, as all frameworks have them. What is compared bit for bit is `held`: scaling rounds."""
         held = self.held()
         scale: Any = np.float32(self.momentum_scale())
-        momenta = {f"optimizer/{name.removeprefix('model/')}" for name in held}
+        momenta = _momenta(held)
         return {name: array * scale if name in momenta else array for name, array in held.items()}
 
     @abstractmethod
@@ -253,13 +258,17 @@ class Framework(ABC):
     def load_rank_state(self, state: Arrays) -> None:
         """Restore what `rank_state` returned. Called after a format's `load`."""
 
-    @abstractmethod
     def forget(self, part: str) -> None:
         """Reset a part of the loaded state to that of a new process. Negative controls of the resume proof need it.
 
         Every framework has the part `momentum`. Frameworks that would by default drop the gradients of the first update
         after a load also have `first_update`. Raises ValueError for any other part.
         """
+        if part != "momentum":
+            raise ValueError(f"{type(self).__name__} has no {part} to forget")
+        tensors = {tensor.name: tensor for tensor in self.state()}
+        for name in _momenta(tensors):
+            tensors[name].write(np.zeros(tensors[name].shape, tensors[name].dtype))
 
     @abstractmethod
     def device(self) -> str:

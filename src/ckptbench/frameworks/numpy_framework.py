@@ -96,11 +96,6 @@ class NumpyFramework(Framework):
     def load_rank_state(self, state: Arrays) -> None:
         load_random_state(state)
 
-    def forget(self, part: str) -> None:
-        if part != "momentum":
-            raise ValueError(part)
-        self.momenta = {name: np.zeros_like(array) for name, array in self.momenta.items()}
-
     def device(self) -> str:
         return "cpu"
 

@@ -263,12 +263,6 @@ class PyTorch(Framework):
         for name, buffer in self.module.named_buffers():
             buffer.copy_(torch.from_numpy(state[f"buffer/{name}"]))
 
-    def forget(self, part: str) -> None:
-        if part != "momentum":
-            raise ValueError(f"{type(self).__name__} has no {part} to forget")
-        for _, momentum in self._momenta():
-            momentum.zero_()
-
     def device(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
 

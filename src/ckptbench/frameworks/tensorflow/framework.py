@@ -252,12 +252,6 @@ class TensorFlow(Framework):
         for index, seed in enumerate(self._seeds):
             seed.assign(state[f"seed/{index}"])
 
-    def forget(self, part: str) -> None:
-        if part != "momentum":
-            raise ValueError(f"{type(self).__name__} has no {part} to forget")
-        for slot in self._momenta().values():
-            slot.assign(np.zeros(slot.shape, np.float32))
-
     def device(self) -> str:
         if self._world.accelerator == "cpu":
             return "cpu"
