@@ -410,7 +410,7 @@ def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
     place = dataclasses.replace(ALONE, rank=1, world_size=3, addresses=("127.0.0.1:1",) * 3)
     run_rank(plan, place, Unasked(), started_ns=2)
     lines = map(json.loads, trace_path(plan.run_folder, 1).read_text().splitlines())
-    (world,) = [event for event in lines if event["event"] == "world"]
+    (world,) = [event for event in lines if event["event"] == "membership"]
     assert (world["step"], world["ranks"]) == (1, [1])
     assert (*world["first"], *world["samples"]) == share
     assert regrouping.part_read == world["samples"][0] / 24
