@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from tests.study.probed_training import EXAMPLES, ROOT, checked
+from tests.study.probed_training import EXAMPLES, Checked, checked, torchrun, warm
 
 GPT = 867_328
 """Parameters of `examples/gpt.py`."""
@@ -42,22 +41,17 @@ class Example:
         regular = range(self.save_every, self.steps + 1, self.save_every)
         return [*([1] if self.also_first else []), *regular]
 
-    def command(self, *options: str) -> list[str]:
-        return [*self.before, *self.launch(), *self.lengths(), *self.options, *options]
+    def command(self, python: str, *options: str) -> list[str]:
+        return [*self.before, *self.launch(python), *self.lengths(), *self.options, *options]
 
     @property
     def kill_at(self) -> int:
         """Updates after which a check kills it, between two saves."""
         return 2 * self.save_every + 3
 
-    def launch(self) -> list[str]:
-        python = str(ROOT / ".environments" / self.environment / "bin" / "python")
-        launcher = (
-            ["-m", "torch.distributed.run", f"--nproc-per-node={self.ranks}"]
-            if self.torchrun
-            else []
-        )
-        return [python, *launcher, str(EXAMPLES / f"{self.script}.py")]
+    def launch(self, python: str) -> list[str]:
+        script = str(EXAMPLES / f"{self.script}.py")
+        return torchrun(python, script, ranks=self.ranks) if self.torchrun else [python, script]
 
     def lengths(self) -> list[str]:
         return ["--steps", str(self.steps), "--save-every", str(self.save_every)]
@@ -100,12 +94,13 @@ def without_times(out: str) -> list[str]:
     return [NUMBER.sub("...", line) for line in out.splitlines()]
 
 
-def check_saves(example: Example, folder: Path) -> dict[str, Any]:
+def check_saves(example: Example, folder: Path) -> Checked:
     """Of as few steps as give two checkpoints that training goes on after."""
     few = replace(example, steps=2 * example.save_every + 2)
-    return checked(folder, "saves", "--", *few.command())
+    return checked(folder, "saves", "--", *few.command(warm(example.environment, "check saves")))
 
 
-def check_resume(example: Example, folder: Path) -> dict[str, Any]:
+def check_resume(example: Example, folder: Path) -> Checked:
     kill = ["--kill-at", str(example.kill_at), "--until", str(example.kill_at + 3)]
-    return checked(folder, "resume", *kill, "--", *example.command("--folder", "{folder}"))
+    command = example.command(warm(example.environment, "check resume"), "--folder", "{folder}")
+    return checked(folder, "resume", *kill, "--", *command)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.study.probed_training import LIMIT_S, ROOT, Training, environment, plain, probed
+from tests.study.probed_training import (
+    plain,
+    probed,
+    warm,
+)
 
 pytestmark = pytest.mark.frameworks("trainers")
-TRAINERS = str(ROOT / ".environments" / "trainers" / "bin" / "python")
 PROVOKING = str(Path(__file__).with_name("probe_dangers.py"))
 NONE_LEFT = "2 times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
 COPIED = "3 files were moved from another device (/dev/shm)"
@@ -23,7 +24,7 @@ def test_lightning_that_keeps_one_checkpoint_in_the_foreground_is_safe_on_one_de
 ) -> None:
     """The control of the test below."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    training = probed(tmp_path / "run", TRAINERS, PROVOKING, "lightning")
+    training = probed(tmp_path / "run", warm("trainers", "run"), PROVOKING, "lightning")
     assert len(training.summary["checkpoints"]) == 3
     assert "were moved from another device" not in training.told
     assert "none was on disk meanwhile" not in training.told
@@ -36,7 +37,7 @@ def test_lightning_with_asynchronous_io_and_its_temporary_files_elsewhere_is_war
     """It keeps one checkpoint, and removes it before the thread has written the next."""
     assert os.stat("/dev/shm").st_dev != os.stat(tmp_path).st_dev
     monkeypatch.setenv("TMPDIR", "/dev/shm")
-    training = probed(tmp_path / "run", TRAINERS, PROVOKING, "lightning_async")
+    training = probed(tmp_path / "run", warm("trainers", "run"), PROVOKING, "lightning_async")
     assert NONE_LEFT in training.told
     assert COPIED in training.told
 
@@ -44,15 +45,11 @@ def test_lightning_with_asynchronous_io_and_its_temporary_files_elsewhere_is_war
 def test_trainer_takes_a_half_written_folder_for_its_last_checkpoint_and_is_warned_of(
     tmp_path: Path,
 ) -> None:
-    words = [sys.executable, "-m", "ckptbench_probe.main", "run", "--folder", "seen", "--"]
-    done = subprocess.run(
-        [*words, TRAINERS, PROVOKING, "trainer_killed"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == -9, done.stderr
-    training = Training(done.stdout, done.stderr, tmp_path / "seen")
+    training = probed(tmp_path, warm("trainers", "run"), PROVOKING, "trainer_killed", code=-9)
     half = tmp_path / "checkpoints" / "checkpoint-20"
     assert (half / "model.safetensors").exists()
     assert not (half / "trainer_state.json").exists()
-    assert plain(tmp_path, TRAINERS, PROVOKING, "last_checkpoint").strip() == "checkpoints/checkpoint-20"  # fmt: skip
+    last = plain(tmp_path, warm("trainers", "plain"), PROVOKING, "last_checkpoint")
+    assert last.strip() == "checkpoints/checkpoint-20"
     assert f"{half} is half written, as the training was killed in the save" in training.told
     assert training.summary["updates"] == 20

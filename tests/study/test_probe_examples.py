@@ -11,7 +11,7 @@ import pytest
 from ckptbench.decide.given import read_given
 from ckptbench.report.commands.verbs import run
 from tests.study.probed_examples import TRAINED, Example, without_times
-from tests.study.probed_training import Training, plain, probed
+from tests.study.probed_training import Training, cold, plain, probed, warm
 
 EACH = [
     pytest.param(name, marks=pytest.mark.frameworks(example.environment))
@@ -28,13 +28,14 @@ def example(request: pytest.FixtureRequest) -> Example:
 def measured(example: Example, tmp_path_factory: pytest.TempPathFactory) -> Training:
     """A probe that fails would end with another exit code, which `probed` refuses."""
     folder = tmp_path_factory.mktemp(example.script)
-    return probed(folder, *example.command(), options=("--mtbf", "5h"))
+    command = example.command(cold(example.environment))
+    return probed(folder, *command, options=("--mtbf", "5h"))
 
 
 def test_it_prints_the_same_and_ends_in_the_same_bits_as_without(
     example: Example, measured: Training, tmp_path: Path
 ) -> None:
-    alone = without_times(plain(tmp_path, *example.command()))
+    alone = without_times(plain(tmp_path, *example.command(warm(example.environment, "plain"))))
     assert without_times(measured.out) == alone
     assert re.fullmatch("weights [0-9a-f]{64}", alone[-1])
 

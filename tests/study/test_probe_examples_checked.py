@@ -22,7 +22,7 @@ def each(*names: str) -> list[object]:
 @pytest.mark.parametrize("name", each(*TRAINED))
 def test_its_checkpoints_are_sound(name: str, tmp_path: Path) -> None:
     example = TRAINED[name]
-    found = check_saves(example, tmp_path)
+    found = check_saves(example, tmp_path).report
     assert found["verdict"] == "sound"
     assert found["ranks"] == example.ranks
     at_the_end = example.kind == "transformers"  # Trainer saves once more there
@@ -34,7 +34,7 @@ def test_its_checkpoints_are_sound(name: str, tmp_path: Path) -> None:
 def test_its_resume_gives_back_the_same_training(name: str, tmp_path: Path) -> None:
     """Of a save that goes on in the background, the kill may be too early."""
     example = TRAINED[name]
-    found = check_resume(example, tmp_path)
+    found = check_resume(example, tmp_path).report
     assert found["verdict"] == "same", found["lines"]
     saved = 2 * example.save_every
     assert found["resumed_from"] in ({saved, example.save_every} if example.background else {saved})
@@ -45,7 +45,7 @@ def test_its_resume_gives_back_the_same_training(name: str, tmp_path: Path) -> N
 def test_lightning_resumes_within_an_epoch_from_its_first_batch(tmp_path: Path) -> None:
     """Its checkpoint says how many batches of the epoch are done; the loader begins again."""
     example = TRAINED["lightning_gpt"]
-    found = check_resume(example, tmp_path)
+    found = check_resume(example, tmp_path).report
     assert found["verdict"] == "different"
     assert found["resumed_from"] == 2 * example.save_every
     assert found["first"]["update"] == found["resumed_from"] + 1

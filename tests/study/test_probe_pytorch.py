@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.study.probe_updates_names import UPDATES
-from tests.study.probed_training import PYTORCH, plain, probed
+from tests.study.probed_training import plain, probed, warm
 
 pytestmark = pytest.mark.frameworks("pytorch")
 UPDATING = Path(__file__).with_name("probe_updates.py")
@@ -19,7 +19,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("plain")
     return {
         line.partition(" ")[0]: line
-        for line in plain(folder, str(PYTORCH), str(UPDATING), *UPDATES).splitlines()
+        for line in plain(folder, warm("pytorch", "plain"), str(UPDATING), *UPDATES).splitlines()
     }
 
 
@@ -28,7 +28,7 @@ def test_every_update_counts_once_and_nothing_changes(
     way: str, without: dict[str, str], tmp_path: Path
 ) -> None:
     known = UPDATES[way]
-    training = probed(tmp_path, str(PYTORCH), str(UPDATING), way)
+    training = probed(tmp_path, warm("pytorch", "run"), str(UPDATING), way)
     assert training.out.splitlines() == [without[way]]
     assert training.summary["updates"] == known.steps
     assert training.summary["skipped"] == known.skipped

@@ -3,64 +3,52 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.study.probed_training import EXAMPLES, LIMIT_S, PYTORCH, ROOT, environment, torchrun
+from tests.study.probed_training import (
+    EXAMPLES,
+    Checked,
+    checked,
+    cold,
+    torchrun,
+    warm,
+)
 
-KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
 RESUMING = Path(__file__).with_name("probe_resumes.py")
 KILL_AT, SAVED_AT = 5, 3
 LOST = f"lost work: {KILL_AT - SAVED_AT} updates, killed after update {KILL_AT}, resumed from {SAVED_AT}"
 
 
-@dataclass(frozen=True)
-class Check:
-    code: int
-    lines: list[str]
-    told: str
-    report: dict[str, Any]
-
-    def updates(self, run: str) -> list[int]:
-        """Of each process that updated, how many updates its trace has."""
-        counts = []
-        for path in sorted((Path(self.report["runs"]) / run).glob("trace-*.jsonl")):
-            events = [json.loads(line) for line in path.read_text().splitlines()]
-            counts.append(sum(1 + len(e["then_us"]) for e in events if e["event"] == "updates"))
-        return [count for count in counts if count]
+def check(folder: Path, *command: str, kill_at: int = KILL_AT) -> Checked:
+    options = ["--kill-at", str(kill_at), "--timeout", "2"]
+    return checked(folder, "resume", *options, "--", *command)
 
 
-def check(folder: Path, *command: str, kill_at: int = KILL_AT) -> Check:
-    words = [sys.executable, "-m", "ckptbench_probe.main", "check", "resume", "--kill-at", str(kill_at), "--timeout", "2"]  # fmt: skip
-    done = subprocess.run(
-        [*words, "--", *command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    report = folder / "ckptbench-check" / "resume.json"
-    assert report.exists(), done.stderr
-    return Check(
-        done.returncode, done.stdout.splitlines(), done.stderr, json.loads(report.read_text())
-    )
+def updates(found: Checked, run: str) -> list[int]:
+    """Of each process that updated, how many updates its trace has."""
+    counts = []
+    for path in sorted((Path(found.report["runs"]) / run).glob("trace-*.jsonl")):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        counts.append(sum(1 + len(e["then_us"]) for e in events if e["event"] == "updates"))
+    return [count for count in counts if count]
 
 
 def training(*options: str) -> list[str]:
-    return [str(PYTORCH), str(RESUMING), "{folder}", *options]
+    return [warm("pytorch", "check resume"), str(RESUMING), "{folder}", *options]
 
 
 @pytest.mark.frameworks("pytorch")
 def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
-    found = check(tmp_path, *training())
+    found = check(tmp_path, cold("pytorch"), str(RESUMING), "{folder}")
     assert found.lines[:-1] == [
         "same from update 4 to 8: all tensors, random states and learning rates of the one rank, bit by bit",
         LOST,
     ]
-    assert (found.code, found.report["exit_code"], found.report["resumed_from"]) == (0, 0, 3)
-    assert found.updates("undisturbed") == [8]
-    assert found.updates("killed") == [KILL_AT]
+    assert (found.report["exit_code"], found.report["resumed_from"]) == (0, 3)
+    assert updates(found, "undisturbed") == [8]
+    assert updates(found, "killed") == [KILL_AT]
 
 
 @pytest.mark.frameworks("pytorch")
@@ -103,7 +91,7 @@ def test_what_is_not_restored_is_named(
     missing: str, first: str, reason: str, tmp_path: Path
 ) -> None:
     found = check(tmp_path, *training("--missing", missing))
-    assert found.code == 1
+    assert found.report["exit_code"] == 1
     assert found.lines[0].startswith(first)
     assert found.lines[1].startswith(reason)
     assert LOST in found.lines
@@ -112,7 +100,7 @@ def test_what_is_not_restored_is_named(
 @pytest.mark.frameworks("pytorch")
 def test_a_resume_that_is_ignored_began_again(tmp_path: Path) -> None:
     found = check(tmp_path, *training("--missing", "checkpoint"))
-    assert found.code == 1
+    assert found.report["exit_code"] == 1
     assert found.lines[0] == 'does not resume: it began again at 0, though the save of update 3 was finished. If another command goes on from there, name it: --resume "COMMAND"'  # fmt: skip
 
 
@@ -120,7 +108,7 @@ def test_a_resume_that_is_ignored_began_again(tmp_path: Path) -> None:
 def test_a_save_that_was_under_way_at_the_kill_is_lost(tmp_path: Path) -> None:
     """SGD counts no updates: the state itself tells which one it is of."""
     found = check(tmp_path, *training("--stuck", "--optimizer", "sgd"), kill_at=7)
-    assert found.code == 0
+    assert found.report["exit_code"] == 0
     assert found.lines[0].startswith("same from update 4 to 8")
     assert found.lines[1] == "the save of update 6 was lost: it had not been committed at the kill (asynchronous)"  # fmt: skip
 
@@ -129,23 +117,25 @@ def test_a_save_that_was_under_way_at_the_kill_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("example", ["gpt_ddp", "gpt_fsdp"])
 def test_examples_of_two_ranks_are_the_same(example: str, tmp_path: Path) -> None:
     script = str(EXAMPLES / f"{example}.py")
-    command = torchrun(script, "--folder", "{folder}", "--steps", "13", "--save-every", "5")
-    found = check(tmp_path, *command, kill_at=11)
-    assert found.code == 0, found.lines
+    options = ["--folder", "{folder}", "--steps", "13", "--save-every", "5"]
+    found = check(
+        tmp_path, *torchrun(warm("pytorch", "check resume"), script, *options), kill_at=11
+    )
+    assert found.report["exit_code"] == 0, found.lines
     assert "random states and learning rates of 2 ranks, bit by bit" in found.lines[0]
     # The save of update 10 waits for that of 5, and may be cut off itself.
     assert found.report["resumed_from"] in ((10,) if example == "gpt_ddp" else (5, 10))
-    assert found.updates("killed") == [11, 11]
+    assert updates(found, "killed") == [11, 11]
 
 
 @pytest.mark.frameworks("tensorflow")
 def test_a_backup_of_keras_lacks_the_random_state_of_dropout(tmp_path: Path) -> None:
     """It restores inside an epoch, and skips the batches that are done."""
     script = RESUMING.with_name("probe_resumes_keras.py")
-    found = check(tmp_path, str(KERAS), str(script), "{folder}")
-    assert found.code == 1
+    found = check(tmp_path, warm("tensorflow", "check resume"), str(script), "{folder}")
+    assert found.report["exit_code"] == 1
     assert found.lines[0].startswith("SILENTLY DIFFERENT from update 4 on (rank 0): ")
     assert found.lines[0].endswith("lr same; resumed from 3")
     assert found.report["restored"] is None
     assert found.report["first"]["random"] == ["seed_generator/seed_generator_state"]
-    assert found.updates("killed") == [KILL_AT]
+    assert updates(found, "killed") == [KILL_AT]

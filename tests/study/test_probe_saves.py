@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.study.probed_training import PYTORCH, ROOT, probed
+from tests.study.probed_training import cold, probed, warm
 
 SAVING = Path(__file__).with_name("probe_saves.py")
 LINEAR = 4 * (64 * 64 + 64)
@@ -52,7 +52,7 @@ def test_a_save_is_one_checkpoint(
 ) -> None:
     monkeypatch.setenv("PORT_OF_TEST", free_port())
     known = WAYS[way]
-    training = probed(tmp_path, str(PYTORCH), str(SAVING), way)
+    training = probed(tmp_path, warm("pytorch", "run"), str(SAVING), way)
     summary = training.summary
     (one,) = summary["checkpoints"]
     assert (summary["ranks"], summary["updates"], one["updates"]) == (1, 10, 5)
@@ -71,7 +71,7 @@ def test_a_save_is_one_checkpoint(
 
 @pytest.mark.frameworks("pytorch")
 def test_a_save_to_memory_is_no_checkpoint(tmp_path: Path) -> None:
-    training = probed(tmp_path, str(PYTORCH), str(SAVING), "to_memory")
+    training = probed(tmp_path, warm("pytorch", "run"), str(SAVING), "to_memory")
     assert training.summary["checkpoints"] == []
     assert "checkpoints   none was seen" in training.told
 
@@ -79,7 +79,8 @@ def test_a_save_to_memory_is_no_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.frameworks("pytorch")
 def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Path) -> None:
     """PyTorch 2.13 syncs the file while Python still holds all of its content: a record below 8 KiB is empty then."""
-    training = probed(tmp_path, str(PYTORCH), str(SAVING), "dcp_sync", options=("--syscalls",))
+    command = [cold("pytorch"), str(SAVING), "dcp_sync"]
+    training = probed(tmp_path, *command, options=("--syscalls",))
     (record,) = (
         one for one in training.events("synced") if Path(one["path"]).name == ".metadata.tmp"
     )
@@ -96,8 +97,8 @@ def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Pat
 @pytest.mark.frameworks("trainers")
 def test_accelerate_and_fabric_are_measured(tmp_path: Path) -> None:
     """accelerate keeps one folder that it names itself, and removes it before it writes the next."""
-    python = ROOT / ".environments" / "trainers" / "bin" / "python"
-    training = probed(tmp_path, str(python), str(SAVING.with_name("probe_trainer_saves.py")))
+    script = str(SAVING.with_name("probe_trainer_saves.py"))
+    training = probed(tmp_path, warm("trainers", "run"), script)
     checkpoints = training.summary["checkpoints"]
     named = "project/checkpoints/checkpoint_"
     assert [
@@ -126,8 +127,7 @@ def test_accelerate_and_fabric_are_measured(tmp_path: Path) -> None:
 def test_orbax_is_asked_once_whether_it_saves_and_a_save_that_fails_takes_no_end_of_another(
     tmp_path: Path,
 ) -> None:
-    python = ROOT / ".environments" / "jax" / "bin" / "python"
-    training = probed(tmp_path, str(python), str(SAVING.with_name("probe_orbax_saves.py")))
+    training = probed(tmp_path, cold("jax"), str(SAVING.with_name("probe_orbax_saves.py")))
     assert training.out.splitlines() == [
         "asked at [1, 2, 3, 4, 5, 6], saved at [2, 4, 6]",
         "StepAlreadyExistsError",

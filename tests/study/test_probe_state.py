@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.study.probed_training import PYTORCH, ROOT
+from tests.study.probed_training import ROOT, cold
 
 pytestmark = pytest.mark.frameworks("pytorch")
 LINEAR = ["0.weight", "0.bias"]
@@ -21,7 +21,7 @@ SLOTS = ["", "/step", "/exp_avg", "/exp_avg_sq"]
 def seen() -> dict[str, Any]:
     script = Path(__file__).with_name("probe_state.py")
     done = subprocess.run(
-        [str(PYTORCH), str(script)], env={**os.environ, "PYTHONPATH": str(ROOT / "probe" / "src")}, capture_output=True, text=True, check=False,
+        [cold("pytorch"), str(script)], env={**os.environ, "PYTHONPATH": str(ROOT / "probe" / "src")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     content: dict[str, Any] = json.loads(done.stdout)

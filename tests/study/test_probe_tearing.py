@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,44 +9,31 @@ from typing import Any
 import pytest
 
 from tests.study.probed_training import (
-    LIMIT_S,
-    PYTORCH,
-    ROOT,
-    environment,
+    Checked,
+    checked,
+    cold,
     plain,
     torchrun,
+    warm,
 )
 
 TEARING = Path(__file__).with_name("probe_tearing.py")
 RANKS = Path(__file__).with_name("probe_tearing_ranks.py")
 SAVES = (4, 8, 12)
 """Updates after which the program saves."""
-KERAS = ROOT / ".environments" / "tensorflow" / "bin" / "python"
-TRAINERS = ROOT / ".environments" / "trainers" / "bin" / "python"
 
 
 @dataclass(frozen=True)
-class Checked:
-    code: int
-    out: str
-    told: str
-    report: dict[str, Any]
-
+class Ways(Checked):
     def of(self, way: str) -> list[dict[str, Any]]:
         rows = self.report["checkpoints"]
         return [one for one in rows if Path(one["path"]).name.rpartition("-")[0] == way]
 
 
-def checked(folder: Path, *command: str) -> Checked:
-    folder.mkdir(exist_ok=True)
-    words = [sys.executable, "-m", "ckptbench_probe.main", "check", "saves", "--", *command]
-    done = subprocess.run(
-        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    report = json.loads((folder / "ckptbench-check" / "saves.json").read_text())
-    assert report["command_exit_code"] == 0, done.stderr
-    assert done.returncode == report["exit_code"]
-    return Checked(done.returncode, done.stdout, done.stderr, report)
+def check(folder: Path, *command: str) -> Ways:
+    found = checked(folder, "saves", "--", *command)
+    assert found.report["command_exit_code"] == 0, found.told
+    return Ways(found.out, found.told, found.report)
 
 
 TORN = {
@@ -75,23 +59,23 @@ WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast")
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Ways:
     """All ways, one after another, in one process."""
-    return checked(tmp_path_factory.mktemp("check"), str(PYTORCH), str(TEARING), *WAYS)
+    return check(tmp_path_factory.mktemp("check"), cold("pytorch"), str(TEARING), *WAYS)
 
 
 @pytest.mark.frameworks("pytorch")
 def test_the_training_prints_what_it_prints_without_the_check(
-    everything: Checked, tmp_path: Path
+    everything: Ways, tmp_path: Path
 ) -> None:
-    alone = plain(tmp_path, str(PYTORCH), str(TEARING), "torch_sync")
-    assert everything.out.splitlines() == [f"{way} {alone.split()[1]}" for way in WAYS]
+    alone = plain(tmp_path, warm("pytorch", "plain"), str(TEARING), "torch_sync")
+    assert everything.lines == [f"{way} {alone.split()[1]}" for way in WAYS]
 
 
 @pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize("way", TORN)
 def test_a_file_whose_bytes_were_taken_while_training_went_on_is_torn(
-    way: str, everything: Checked
+    way: str, everything: Ways
 ) -> None:
     *torn, last = everything.of(way)
     assert last["verdict"] == "whole"
@@ -113,7 +97,7 @@ def assert_later(one: dict[str, Any], number: int) -> None:
 
 @pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize("way", WHOLE)
-def test_a_file_whose_bytes_were_copied_in_time_is_whole(way: str, everything: Checked) -> None:
+def test_a_file_whose_bytes_were_copied_in_time_is_whole(way: str, everything: Ways) -> None:
     rows = everything.of(way)
     assert [(one["verdict"], one["state_of"]) for one in rows] == [
         ("whole", update) for update in SAVES
@@ -123,16 +107,14 @@ def test_a_file_whose_bytes_were_copied_in_time_is_whole(way: str, everything: C
 
 @pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize("way", CANNOT_TELL)
-def test_a_file_that_cannot_be_compared_is_never_called_whole(
-    way: str, everything: Checked
-) -> None:
+def test_a_file_that_cannot_be_compared_is_never_called_whole(way: str, everything: Ways) -> None:
     rows = everything.of(way)
     assert [one["verdict"] for one in rows] == ["cannot tell"] * len(SAVES)
     assert all(one["text"].startswith(CANNOT_TELL[way]) for one in rows)
 
 
 @pytest.mark.frameworks("pytorch")
-def test_weights_of_one_update_beside_moments_of_another_are_torn(everything: Checked) -> None:
+def test_weights_of_one_update_beside_moments_of_another_are_torn(everything: Ways) -> None:
     first, *later = everything.of("two_updates")
     assert first["verdict"] == "whole"
     for one, update in zip(later, SAVES[1:], strict=True):
@@ -141,7 +123,7 @@ def test_weights_of_one_update_beside_moments_of_another_are_torn(everything: Ch
 
 @pytest.mark.frameworks("pytorch")
 def test_casts_and_random_states_are_compared_with_what_the_save_was_given(
-    everything: Checked,
+    everything: Ways,
 ) -> None:
     for one, update in zip(everything.of("cast"), SAVES, strict=True):
         assert (one["verdict"], one["state_of"]) == ("whole", None)
@@ -150,26 +132,28 @@ def test_casts_and_random_states_are_compared_with_what_the_save_was_given(
 
 
 @pytest.mark.frameworks("pytorch")
-def test_the_verdict_comes_first(everything: Checked) -> None:
+def test_the_verdict_comes_first(everything: Ways) -> None:
     torn = 2 * len(TORN) + 2
     verdict = (
         f"TORN: {torn} of {len(SAVES) * len(WAYS)} checkpoints are not the state of one update"
     )
     told = [line for line in everything.told.splitlines() if line.startswith("ckptbench-probe: ")]
     assert told[0] == f"ckptbench-probe: verdict       {verdict}"
-    assert everything.code == 1
+    assert everything.report["exit_code"] == 1
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Checked:
-    return checked(tmp_path_factory.mktemp("ranks"), *torchrun(str(RANKS)))
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    return check(
+        tmp_path_factory.mktemp("ranks"), *torchrun(warm("pytorch", "check saves"), str(RANKS))
+    )
 
 
 PARAMETERS = 4
 
 
 @pytest.mark.frameworks("pytorch")
-def test_each_rank_compares_the_parts_that_it_has_written(ranks: Checked) -> None:
+def test_each_rank_compares_the_parts_that_it_has_written(ranks: Ways) -> None:
     """Two ranks have a weight and two moments of each parameter. The step is the same on both, and written once."""
     for one in ranks.of("sharded_awaited"):
         assert (one["verdict"], one["state_of"]) == ("whole", one["update"])
@@ -178,7 +162,7 @@ def test_each_rank_compares_the_parts_that_it_has_written(ranks: Checked) -> Non
 
 
 @pytest.mark.frameworks("pytorch")
-def test_shards_that_were_staged_while_training_went_on_are_torn(ranks: Checked) -> None:
+def test_shards_that_were_staged_while_training_went_on_are_torn(ranks: Ways) -> None:
     *torn, last = ranks.of("sharded")
     assert last["verdict"] == "whole"
     for one in torn:
@@ -187,7 +171,7 @@ def test_shards_that_were_staged_while_training_went_on_are_torn(ranks: Checked)
 
 
 @pytest.mark.frameworks("pytorch")
-def test_what_differs_between_ranks_and_is_kept_once_is_not_torn(ranks: Checked) -> None:
+def test_what_differs_between_ranks_and_is_kept_once_is_not_torn(ranks: Ways) -> None:
     """The program resumes with the buffers and the random state of one rank on all, but the file is whole."""
     for one in ranks.of("replicated"):
         assert (one["verdict"], one["state_of"]) == ("whole", one["update"])
@@ -195,9 +179,9 @@ def test_what_differs_between_ranks_and_is_kept_once_is_not_torn(ranks: Checked)
 
 @pytest.mark.frameworks("tensorflow")
 def test_keras_is_whole_in_the_foreground_and_torn_in_a_thread(tmp_path: Path) -> None:
-    command = [str(KERAS), str(Path(__file__).with_name("probe_tearing_keras.py"))]
-    seen = checked(tmp_path / "checked", *command)
-    assert seen.out == plain(tmp_path / "plain", *command)
+    program = str(Path(__file__).with_name("probe_tearing_keras.py"))
+    seen = check(tmp_path / "checked", warm("tensorflow", "check saves"), program)
+    assert seen.out == plain(tmp_path / "plain", warm("tensorflow", "plain"), program)
     weights, optimizer = 4, 2 * 4 + 2
     for way, compared in (("whole", weights + optimizer), ("weights", weights)):
         rows = seen.of(way)
@@ -214,7 +198,7 @@ def test_lightning_is_whole_where_its_thread_has_a_copy(
 ) -> None:
     """A file of `shared` is compared with what the thread was handed, also the second, which it begins after the last update."""
     program = Path(__file__).with_name("probe_tearing_lightning.py")
-    seen = checked(tmp_path, str(TRAINERS), str(program), way)
+    seen = check(tmp_path, warm("trainers", "check saves"), str(program), way)
     rows = seen.of(way)
     assert [one["verdict"] for one in rows] == ["TORN"] * torn + ["whole"] * (3 - torn)
     assert [one["update"] for one in rows[:torn]] == list(SAVES[:torn])

@@ -1,4 +1,4 @@
-"""Warm environments: a folder like `.environments` whose interpreters ask a server that has imported the framework.
+"""Warm environments: folders like those in `.environments` whose interpreters ask a server that has imported the framework.
 
 The servers end with this process.
 """
@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ckptbench.matrix.registry import FRAMEWORKS
@@ -28,18 +29,35 @@ HERE = Path(__file__).parent
 @functools.cache
 def warm_environments() -> Path:
     """The folder, with those frameworks whose real environment is ready."""
-    # Not pytest's own folder: its path is too long for a Unix socket.
-    folder = Path(tempfile.mkdtemp(prefix="ckptbench-warm-"))
-    servers = [_warm(folder, name) for name in FRAMEWORKS if (COLD / name / "ready.json").exists()]
+    folder = _new_folder()
+    own_code = {"PYTHONPATH": str(ROOT / "src")}
+    for name, framework in FRAMEWORKS.items():
+        if (COLD / name / "ready.json").exists():
+            module = framework.location.partition(":")[0]
+            _lay_out(folder / name, COLD / name, (module,), own_code)
     for name in ("data", "wheels"):
         (folder / name).symlink_to(COLD / name)
-    atexit.register(_end, folder, servers)
     return folder
 
 
-def _warm(folder: Path, framework: str) -> subprocess.Popen[bytes]:
-    """Lay out one environment and start its server."""
-    cold, warm = COLD / framework, folder / framework
+def warm_python(environment: str, modules: tuple[str, ...], variables: Mapping[str, str]) -> Path:
+    """An interpreter that has imported the modules, and that was started with these variables."""
+    folder = _new_folder() / environment
+    _lay_out(folder, COLD / environment, modules, variables)
+    return folder / "bin" / "python"
+
+
+def _new_folder() -> Path:
+    # Not pytest's own folder: its path is too long for a Unix socket.
+    folder = Path(tempfile.mkdtemp(prefix="ckptbench-warm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _lay_out(
+    warm: Path, cold: Path, modules: tuple[str, ...], variables: Mapping[str, str]
+) -> None:
+    """Lay out one environment like the real one, `cold`, and start its server."""
     programs = warm / "bin"
     programs.mkdir(parents=True)
     shutil.copy2(cold / "ready.json", warm)  # as old as the real one, so that the workflow keeps it
@@ -48,26 +66,22 @@ def _warm(folder: Path, framework: str) -> subprocess.Popen[bytes]:
     interpreter.write_text(f"#!{sys.executable} -ISE\n{client}", "utf-8")
     interpreter.chmod(0o755)
     for program in (cold / "bin").iterdir():
-        if not program.name.startswith("python"):
-            (programs / program.name).symlink_to(
-                program
-            )  # mpiexec, and what it looks for beside it
-    command = [cold / "bin" / "python", "-P", HERE / "server.py", framework]
+        if not program.name.startswith("python"):  # mpiexec, and what it looks for beside it
+            (programs / program.name).symlink_to(program)
     with (warm / LOG).open("wb") as log, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(warm / SERVER))
         listener.listen(64)
-        return subprocess.Popen(
-            [*map(str, command), str(listener.fileno()), str(os.getpid())],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"},
+        server = subprocess.Popen(
+            [cold / "bin" / "python", "-P", HERE / "server.py", str(listener.fileno()), str(os.getpid()), *modules],
+            env={**os.environ, **variables, "PYTHONUNBUFFERED": "1"},
             pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-        )
+        )  # fmt: skip
+    atexit.register(_end, server)
 
 
-def _end(folder: Path, servers: list[subprocess.Popen[bytes]]) -> None:
-    for server in servers:
-        server.kill()
-        server.wait()
-    shutil.rmtree(folder, ignore_errors=True)
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.kill()
+    server.wait()

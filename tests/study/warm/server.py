@@ -1,9 +1,9 @@
-"""Imports a framework once and forks a process for each program that a client (`client.py`) asks for.
+"""Imports modules once and forks a process for each program that a client (`client.py`) asks for.
 
 Four kinds of processes, each the parent of the next, and each killed by the kernel when its parent dies:
 
 - the server listens, and imports nothing;
-- one importer for each number of threads, which the libraries read when they are imported, imports the framework;
+- one importer for each number of threads, which the libraries read when they are imported, imports the modules;
 - a guard for each program waits for its end, or for that of the client, which ends the program;
 - the program itself, in a session of its own.
 """
@@ -22,6 +22,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def serve(framework: str, listener: socket.socket) -> Request:
+def serve(modules: list[str], listener: socket.socket) -> Request:
     """Never returns in the server, nor in an importer or a guard; in a program, returns what to run."""
     importers: dict[int, socket.socket] = {}
     while True:
@@ -57,20 +58,19 @@ def serve(framework: str, listener: socket.socket) -> Request:
                 die_with_parent(parent)
                 for other in (listener, line, own, *importers.values()):
                     other.close()
-                return serve_imported(framework, threads, importers_end)
+                return serve_imported(modules, threads, importers_end)
             importers_end.close()
             importers[threads] = own
         socket.send_fds(importers[threads], [b"line"], [line.fileno()])
         line.close()
 
 
-def serve_imported(framework: str, threads: int, requests: socket.socket) -> Request:
+def serve_imported(modules: list[str], threads: int, requests: socket.socket) -> Request:
     while os.open(os.devnull, os.O_RDONLY) < HIGHEST_DESCRIPTOR:
         pass
     os.environ.update(dict.fromkeys(POOLS, str(threads)))
-    # Not at the top: it imports NumPy, whose libraries would then have started with all cores' threads in every importer.
-    registry = importlib.import_module("ckptbench.matrix.registry")
-    registry.load(registry.FRAMEWORKS[framework].location)
+    for module in modules:
+        importlib.import_module(module)
     for module in LATER:
         if module.partition(".")[0] in sys.modules:
             importlib.import_module(module)
@@ -154,11 +154,14 @@ def take_over(request: Request, descriptors: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # chosen anew when it is asked for, as the environment may name another
 
 
 def run(arguments: list[str]) -> None:
     """What `python ARGUMENTS` does; this process ends as the program does."""
     match arguments:
+        case ["-u", *rest]:  # nothing is buffered in any program
+            run(rest)
         case ["-m", module, *_]:
             sys.argv = arguments[1:]
             sys.path.insert(0, os.getcwd())
@@ -172,9 +175,9 @@ def run(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    framework, listener, parent = sys.argv[1:]
+    listener, parent, *modules = sys.argv[1:]
     die_with_parent(int(parent))
-    request = serve(framework, socket.socket(fileno=int(listener)))
+    request = serve(modules, socket.socket(fileno=int(listener)))
     run(request["arguments"])
 
 
