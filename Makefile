@@ -4,6 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
 STUDIES := $(patsubst %,tests/study/test_%.py,adding_a_framework determinism failures profiles recoveries study workflow)
+PROBES := $(wildcard tests/study/test_probe*.py)
 CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 # The distributions beside the main one.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml)))
@@ -11,7 +12,7 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help study test test-full environment make-venv environments lint unit run-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study test test-full environment make-venv environments lint unit run-tests probe-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
@@ -43,10 +44,10 @@ audit: environment ## is this machine's study to be believed? Less than three mi
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit --forcerun audit -- audit
 
-# The tests with schedulers mostly wait, so they run beside the others: three of the five at a time, the shortest last (the environments are
+# The tests with schedulers mostly wait, so they run beside the others: three of the six at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.
 test: lint environments ## all tests, with the real frameworks and schedulers: 23 to 28 minutes, 13 GB of environments
-	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies run-tests cluster-tests unit
+	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target run-tests cluster-studies study-tests probe-tests cluster-tests unit
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
@@ -87,7 +88,10 @@ environments: environment ## make the environments of all frameworks on CPU
 	$(BIN)/snakemake --profile local $(ENVIRONMENTS:%=.environments/%/ready.json)
 
 run-tests: environments ## tests with the real frameworks, in single runs
-	$(BIN)/pytest --durations=10 tests/study $(STUDIES:%=--ignore=%)
+	$(BIN)/pytest --durations=10 tests/study $(STUDIES:%=--ignore=%) $(PROBES:%=--ignore=%)
+
+probe-tests: environments ## trainings by PyTorch, Lightning, Keras and others under ckptbench-probe
+	$(BIN)/pytest --durations=10 $(PROBES)
 
 study-tests: environments ## the same frameworks, in whole studies
 	$(BIN)/pytest --durations=10 $(STUDIES)
