@@ -112,25 +112,21 @@ def _not_timed(tables: Tables) -> Iterator[str]:
         yield "No setup with checkpoints was timed: there is no cost of a checkpoint."
 
 
-def of_decision(rows: pd.DataFrame, tables: Tables) -> tuple[str, ...]:
+def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     """On the numbers of the table: `rows` are those of the screen."""
-    return tuple(capitalized(each) for each in _of_decision(rows, tables))
-
-
-def _of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     yield from _of_rate(rows, tables["failure_rates"])
     yield from (f"{ASSUMED[how]}." for how in ASSUMED if (rows["projection"] == how).any())
     costs = rows.drop_duplicates([*SYSTEM, "strategy", "format", "recovery"])
     started = costs["down_from"] == STARTS
     if started.any():
-        yield f"no restart was measured{_which(started)}: taken as a start and a load (config/studies/faults.yaml measures it)."
+        yield f"No restart was measured{_which(started)}: taken as a start and a load (config/studies/faults.yaml measures it)."
     if (costs["down_from"] == BEGINS).any():
-        yield "no restart was measured: taken as long as from the start of a process to its first step, which is the least."
+        yield "No restart was measured: taken as long as from the start of a process to its first step, which is the least."
     measured = costs[costs["down_from"] != GIVEN]
     if (once := measured[[f"{name}_lo" for name in DIFFERING]].isna().any(axis=1)).any():
-        yield f"some costs{_which(once)} were measured once and have no interval (table decision_costs)."
+        yield f"Some costs{_which(once)} were measured once and have no interval (table decision_costs)."
     if (unknown := costs["note"].str.contains(UNKNOWN_SLOWDOWN, regex=False)).any():
-        yield f"{UNKNOWN_SLOWDOWN}{_which(unknown)}."
+        yield f"{capitalized(UNKNOWN_SLOWDOWN)}{_which(unknown)}."
     yield from _of_elastic(costs)
     yield from _checked(tables["validation"])
 
@@ -151,17 +147,17 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
     on = counted(row["gpus"], unit_of(rows))
     often = f"{'at most ' if is_bound else ''}one in {once} on {on}"
     if rate["source"] == OWN and is_counted:
-        yield f"failures as in {title}: {often}."
+        yield f"Failures as in {title}: {often}."
         return
     if rate["source"] == OWN:
-        yield f"failures as in {title}: {often}, not counted:"
+        yield f"Failures as in {title}: {often}, not counted:"
     else:
-        yield f"failures as published of {title}: {often}. Yours may differ:"
+        yield f"Failures as published of {title}: {often}. Yours may differ:"
     fewer, more = (
         f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
         for name in OTHER_RATES
     )
-    yield f"a third as many: {fewer}; three times as many: {more} ({row['name']})."
+    yield f"A third as many: {fewer}; three times as many: {more} ({row['name']})."
 
 
 def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
@@ -171,11 +167,11 @@ def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
         kills = int(known["survived_of"].sum())
         went_on = round(float((known["survived"] * known["survived_of"].astype(float)).sum()))
         measured = f", {went_on} of {counted(kills, 'kill')} here" if kills else ""
-        yield f"survivors go on from {100 * costs['survived'].max():.0f} % of failures (decision.survivable{measured})."
+        yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures (decision.survivable{measured})."
     slower = costs[(costs["slower"] > 1) | (costs["slower_hi"] > MATTERS)]
     if len(slower):
         most = records(slower.sort_values("slower"))[-1]
-        yield f"where nothing fails a step takes up to {Known.of(most, 'slower').shown(TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
+        yield f"Where nothing fails a step takes up to {Known.of(most, 'slower').shown(TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
 
 
 def _checked(validation: pd.DataFrame) -> Iterator[str]:
@@ -185,7 +181,7 @@ def _checked(validation: pd.DataFrame) -> Iterator[str]:
             int(validation["holds"].sum()),
             (validation["measured"] - validation["predicted"]).abs().median(),
         )
-        yield f"under failures that came, {holds} of {len(validation)} goodputs lie where the model says, {100 * off:.1f} points off (median)."
+        yield f"Under failures that came, {holds} of {len(validation)} goodputs lie where the model says, {100 * off:.1f} points off (median)."
 
 
 def of_measurement(tables: Tables) -> tuple[str, ...]:
