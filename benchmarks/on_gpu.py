@@ -168,7 +168,7 @@ def _train(framework: PyTorch, first: int, last: int) -> None:
 
 def _logits(device: str) -> Arrays:
     images = np.random.default_rng(0).random((BATCH, *IMAGE), np.float32)
-    return _build(_framework(device)).predict(images)  # type: ignore[return-value]
+    return _build(_framework(device)).predict(images)
 
 
 def _trained(device: str, deterministic: bool) -> dict[str, str]:
