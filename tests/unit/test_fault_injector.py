@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from ckptbench.common.clock import Instant
 from ckptbench.common.errors import CkptbenchError, LaunchError
 from ckptbench.common.processes import living_with
+from ckptbench.failures.fault_injector import READY, Orders
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.limits import Limits
@@ -199,6 +201,27 @@ def test_a_rank_stands_still_at_the_moment_at_which_it_is_killed(
         client = InjectorClient(process, line, [failure])
         with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
             tell(client)
+
+
+def test_an_injector_ends_with_its_rank_though_a_process_that_this_has_forked_holds_the_line(
+    tmp_path: Path,
+) -> None:
+    """Here this test holds it."""
+    line, other_end = Pipe()
+    with subprocess.Popen(["sleep", "600"]) as rank:
+        orders = Orders(
+            pid=rank.pid, nodes=("here",), attempt=1, journal=strikes_path(tmp_path, 0), failures={0: Failure(step=9, rank=0)},
+            token="-", near=(), told=Instant.now(),
+        )  # fmt: skip
+        command = [sys.executable, "-m", "ckptbench.failures.fault_injector", str(rank.pid)]
+        process = subprocess.Popen(
+            [*command, str(other_end.fileno())], pass_fds=[other_end.fileno()]
+        )
+        line.send(orders)
+        assert line.recv() == READY
+        rank.kill()
+    assert process.wait(BOUND_S) == 0
+    assert journal(tmp_path) == []
 
 
 def test_a_run_without_failures_starts_no_injector(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from own_studies import HOST, Training, baseline, cell, tables_of, write_run
 
 from ckptbench.analysis.tables.registry import DECIDED, DERIVED, OWN, TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
+from ckptbench.common.errors import RunFolderError
 from ckptbench.own import made
 from ckptbench.own.answer import own_text
 from ckptbench.own.record import seal
@@ -276,6 +277,12 @@ def test_a_run_whose_times_do_not_count_is_told(
     assert words in only(tables["own_runs"], run="engine_plain-interval_1-rep0")["untimed"]
     assert len(tables["overhead"]) == 1
     assert "1 of 3 runs count for nothing, as engine_plain-interval_1-rep0" in said(tables)  # fmt: skip
+
+
+def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, baseline(), Training(), cell={"id": "old", "seed": 1})
+    with pytest.raises(RunFolderError, match=r"run\.json: it names no cell of this version"):
+        tables_of([folder])
 
 
 def test_a_disturbed_run_is_told(tmp_path: Path) -> None:
