@@ -124,7 +124,7 @@ def test_the_steps_touch_one_file_one_registry_and_the_locks(added: Checkout) ->
     assert changed == {
         "src/ckptbench/frameworks/mine.py", "src/ckptbench/matrix/registry.py", "envs/mine.in", "envs/mine.txt",
         "src/ckptbench/matrix/networks/models.py", STUDY,
-        "workflow/schemas/config.schema.json", "config/README.md", "docs/names.md", "docs/tables.md",
+        "workflow/schemas/config.schema.json", "config/README.md", "docs/determinism.md", "docs/names.md", "docs/tables.md",
     }  # fmt: skip
 
 
