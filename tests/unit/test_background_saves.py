@@ -210,6 +210,34 @@ def test_an_array_that_was_replaced_is_saved_as_it_is_now(
     assert same(other.tensors(), then)
 
 
+class Moved(Bound):
+    """Its tensors may come to lie in memory in another order than that of C."""
+
+    in_place = True
+
+    def state(self) -> list[Tensor]:
+        return [dataclasses.replace(each, in_place=self.in_place) for each in super().state()]
+
+
+@ENGINES
+def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
+    tmp_path: Path, engine: str
+) -> None:
+    framework = built()
+    framework.__class__ = Moved
+    saving = strategy(engine, tmp_path / "store", framework)
+    saving.save(FIRST)
+    saving.settle()
+    update(framework, saving, 1)
+    framework.in_place = False  # type: ignore[attr-defined]
+    saving.save(SECOND)
+    saving.close()
+    version, other = newest(tmp_path / "store"), built(seed=3)
+    assert version.position == SECOND
+    reader(tmp_path / "store", other).load(version)
+    assert same(other.tensors(), framework.tensors())
+
+
 CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
     "made": (
         lambda f: f.momenta.update(late=np.ones(3, np.float32)),
@@ -262,6 +290,7 @@ class OnDevice(NumpyFramework):
     """Its copies to the host arrive only when they are awaited, as those from a GPU may."""
 
     kept: NDArray[np.uint8]
+    copies = 0
 
     def state(self) -> list[Tensor]:
         self.begun: list[Callable[[], None]] = []
@@ -269,6 +298,7 @@ class OnDevice(NumpyFramework):
         def on_device(tensor: Tensor) -> Tensor:
             def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
                 assert np.shares_memory(target, self.kept)
+                self.copies += 1
                 self.begun.append(lambda: np.copyto(target, tensor.bytes()[part]))
 
             return dataclasses.replace(tensor, in_place=False, begin_copy=begin_copy)
@@ -296,6 +326,7 @@ def test_copies_from_a_device_are_awaited_before_training_goes_on(
     saving.save(FIRST)
     update(framework, saving, 1)
     assert framework.begun == []
+    assert framework.copies == len(framework.state())
     saving.close()
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))

@@ -80,9 +80,12 @@ def test_a_copy_is_refused_into_memory_of_another_size() -> None:
 def test_threads_share_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of PyTorch's OpenMP, of which each calls `work` with the same job."""
 
+    asked: list[int] = []
+
     class FourThreads:
         @staticmethod
         def GOMP_parallel(work: object, job: object, threads: int, flags: int) -> None:  # noqa: N802
+            asked.append(threads)
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(work, [job] * 4))  # type: ignore[arg-type]
 
@@ -95,6 +98,7 @@ def test_threads_share_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     expected = Checksum()
     expected.update(source.data)
     assert found == expected.hexdigest()
+    assert asked == [0], "as many as PyTorch has"
 
 
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
