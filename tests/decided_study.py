@@ -26,7 +26,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "native": {"format": "torch_save", "stall_s": (1.9, 1.7, 2.15), "slowdown_s": (0.0, None, None), "durable_s": (1.95, 1.7, 2.2)},
     "async": {"format": "torch_save", "stall_s": (0.21, 0.16, 0.27), "slowdown_s": (0.4, -0.2, 1.0), "durable_s": (2.6, 2.3, 2.9)},
 }  # fmt: skip
-LEVELS = "deepfreeze_memory_1_shared_6"
+LEVELS = "deepfreeze memory=1 shared=6"
 IN_LEVELS: dict[str, Any] = {
     "framework": "tensorflow", "strategy": LEVELS, "format": "safetensors", "stall_s": (0.05, 0.04, 0.07), "slowdown_s": (0.2, 0.1, 0.3),
     "durable_s": (0.4, 0.35, 0.45), "shared_durable_s": (2.4, 2.2, 2.7), "shared_every": 6,

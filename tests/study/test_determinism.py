@@ -105,7 +105,7 @@ def test_a_run_that_failures_struck_ends_bitwise_equal_and_its_parts_are_its_los
     proof, goodput = done.table("resume_proof"), done.table("goodput")
     (row,) = proof[
         (proof["framework"] == framework)
-        & proof["history"].eq("listed_name_twice")
+        & proof["history"].eq("listed name=twice")
         & proof["recovery"].eq(recovery)
     ].to_dict("records")
     assert (row["attempts"], row["bit_equal"], row["missing"]) == (3, True, "")
@@ -150,7 +150,7 @@ def test_every_version_is_the_state_of_its_step(done: Checkout) -> None:
     assert set(consistency["strategy"]) == {"native", "sharded", "async", "deepfreeze"}
     assert (consistency["versions_compared"] == 2).all()
     # Each failure from outside may end a rank after a commit, and before its trace says so.
-    untold = np.where(consistency["history"] == "listed_name_twice", 2, 0)
+    untold = np.where(consistency["history"] == "listed name=twice", 2, 0)
     assert (consistency["versions_taken"] >= 8 - untold).all()
     torn = consistency[consistency["torn"] > 0]
     assert torn.empty, torn[["run", "torn_names"]].to_string()

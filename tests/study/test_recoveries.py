@@ -47,8 +47,8 @@ def test_survivors_that_share_the_whole_batch_end_as_if_nothing_had_failed(done:
     (lineage,) = of(done, "lineage", "ulfm").to_dict("records")
     assert (lineage["never_seen"], lineage["seen_twice"]) == (0, 0)
     outcomes = done.table("outcome").set_index(["history", "recovery"])["test_loss_difference"]
-    assert abs(outcomes["listed_name_twice", "ulfm"]) < 1e-5
-    assert abs(outcomes["listed_name_twice", "ulfm_batch_shrunk"]) > 1e-3
+    assert abs(outcomes["listed name=twice", "ulfm"]) < 1e-5
+    assert abs(outcomes["listed name=twice", "ulfm batch=shrunk"]) > 1e-3
 
 
 def test_what_the_lost_ranks_would_have_read_is_counted(done: Checkout) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from training_tables import Setup, run_name
 
 from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.matrix.plugin_spec import name_of
 
 WRITE_S = {"npz_compressed": 6.5, "hdf5": 0.6, "npz": 0.46, "keras": 0.7}
 MODEL_BYTES = {"small_cnn": 75_000, "resnet50": 94_330_000, "vgg16": 537_200_000}
@@ -23,9 +24,7 @@ def _random(setup: Setup) -> np.random.Generator:
 
 
 def _strategy(setup: Setup) -> str:
-    """Without its options."""
-    known = [name for name in SHORTER if f"{setup['strategy']}_".startswith(f"{name}_")]
-    return max(known, key=len, default=setup["strategy"])
+    return name_of(setup["strategy"])
 
 
 def _stall_s(setup: Setup) -> float:

@@ -77,7 +77,7 @@ def decided(kind: str) -> dict[str, pd.DataFrame]:
 
 def checked(*, holds: int = 4, number: int = 4) -> pd.DataFrame:
     """A validation of this many intervals, of which so many hold."""
-    shared = {**MEASURED, "strategy": "native", "format": "torch_save", "history": "exponential_mean_s_36", "recovery": "restart", "omit": "nothing", "cache": "warm", "deterministic": False}  # fmt: skip
+    shared = {**MEASURED, "strategy": "native", "format": "torch_save", "history": "exponential mean_s=36", "recovery": "restart", "omit": "nothing", "cache": "warm", "deterministic": False}  # fmt: skip
     return VALIDATION.rows(
         {
             **shared,

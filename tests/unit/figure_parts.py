@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ckptbench.report.figures.kit.panels import PaperFigure
 
-SMALL = Study(struck=("exponential_mean_s_60",)).tables()
+SMALL = Study(struck=("exponential mean_s=60",)).tables()
 
 
 def caption_of(figure: PaperFigure) -> str:

@@ -131,7 +131,7 @@ def test_an_interval_of_an_answer_holds_95_percent_of_what_it_follows_from() -> 
 
 def test_options_of_a_recovery_share_what_its_steps_take_longer() -> None:
     known = {**COSTS.iloc[0], "slower": 1.2, "slower_lo": 1.1, "slower_hi": 1.3}
-    one_row, other = ({**known, "recovery": name} for name in ("ulfm", "ulfm_replace_true"))
+    one_row, other = ({**known, "recovery": name} for name in ("ulfm", "ulfm replace=true"))
     assert (sampling.slower(one_row) == sampling.slower(other)).all()
 
 

@@ -371,7 +371,7 @@ def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something
 
 
 def test_training_that_failures_changed_is_told() -> None:
-    outcome = Study(struck=("exponential_mean_s_60",)).tables()["outcome"]
+    outcome = Study(struck=("exponential mean_s=60",)).tables()["outcome"]
     tables = {**settled(), "outcome": outcome}
     assert "Failures changed" not in words(tables)
     said = words(changed(tables, "outcome", kept=False))
@@ -389,7 +389,7 @@ EVERY_KIND = {
     "default": settled,
     "all that can be wrong": lambda: {
         **disturbed(5, 0.3, 0.2),
-        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential_mean_s_60",)).tables()[name] for name in ("resume_proof", "consistency", "outcome")},
+        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential mean_s=60",)).tables()[name] for name in ("resume_proof", "consistency", "outcome")},
         **{name: decided("several")[name] for name in DECISION},
         "validation": checked(),
     },

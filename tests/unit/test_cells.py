@@ -17,7 +17,6 @@ from ckptbench.matrix.registry import (
     STRATEGIES,
     RecoveryEntry,
     StrategyEntry,
-    registered,
 )
 
 
@@ -149,14 +148,6 @@ def test_options_of_a_strategy_are_in_the_id_and_survive_json(
     assert one.baseline.strategy == PluginSpec("native")
     assert PluginSpec.of("strategy", "local", {"every": 1}, entry) == PluginSpec("local")
     assert chosen.chosen(entry.options) == {"every": 3}
-
-
-def test_a_strategy_is_known_by_the_text_that_tables_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STRATEGIES, "async_tree", STRATEGIES["async"])
-    named = ["native", "async", "async_threads_2", "async_tree", "async_tree_threads_2"]
-    assert [registered(text) for text in named] == ["native", "async", "async", "async_tree", "async_tree"]  # fmt: skip
-    with pytest.raises(KeyError):
-        registered("asynchronous")
 
 
 EXPONENTIAL = PluginSpec("exponential")

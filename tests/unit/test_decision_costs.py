@@ -137,7 +137,7 @@ def test_a_strategy_without_levels_is_durable_where_it_is_shared(study: Made) ->
 def test_versions_at_nearer_levels_have_a_durable_time_of_their_own(
     study: Made, copies: int, nodes: int, copied: bool
 ) -> None:
-    study.rows["strategies"][0] |= {"strategy": "deepfreeze_memory_1_shared_6", "shared_every": 6, "copies": copies, "format": "safetensors", "near_durable_s": 0.1, "near_durable_s_lo": 0.08, "near_durable_s_hi": 0.12}  # fmt: skip
+    study.rows["strategies"][0] |= {"strategy": "deepfreeze memory=1 shared=6", "shared_every": 6, "copies": copies, "format": "safetensors", "near_durable_s": 0.1, "near_durable_s_lo": 0.08, "near_durable_s_hi": 0.12}  # fmt: skip
     study.rows["runs"][0]["nodes"] = nodes
     row = study.costs().iloc[0]
     assert (row["durable_s"], row["durable_s_lo"], row["durable_s_hi"]) == (0.1, 0.08, 0.12)
@@ -174,7 +174,7 @@ def test_killed_runs_tell_what_a_restart_takes_but_for_a_usual_step(study: Made)
 
 def test_a_failure_costs_all_but_the_work_that_is_lost(study: Made) -> None:
     for run in ("struck0", "struck1"):
-        study.run(setup(history="exponential_mean_s_60"), run)
+        study.run(setup(history="exponential mean_s=60"), run)
         study.failure(run, unfinished_s=3.0, detection_s=1.0, import_s=2.0, load_s=1.0, again_s=9.0, slower_s=0.5)  # fmt: skip
     row = study.costs().iloc[0]
     assert row["down_s"] == pytest.approx(4.5)
@@ -184,7 +184,7 @@ def test_a_failure_costs_all_but_the_work_that_is_lost(study: Made) -> None:
 def test_a_failure_that_the_next_one_cuts_short_or_that_kills_nobody_tells_nothing(
     study: Made,
 ) -> None:
-    study.run(setup(history="exponential_mean_s_60"), "struck0")
+    study.run(setup(history="exponential mean_s=60"), "struck0")
     study.failure("struck0", second=10.0, detection_s=1.0)
     study.failure("struck0", second=11.0, detection_s=2.0, import_s=3.0)
     study.failure("struck0", second=50.0, kind="hang", detection_s=100.0, import_s=3.0)
@@ -193,7 +193,7 @@ def test_a_failure_that_the_next_one_cuts_short_or_that_kills_nobody_tells_nothi
 
 def elastic(study: Made) -> None:
     study.rows["strategies"].append(setup(recovery="ulfm", **STALLS))
-    study.run(setup(history="exponential_mean_s_60", recovery="ulfm"), "struck0")
+    study.run(setup(history="exponential mean_s=60", recovery="ulfm"), "struck0")
     study.failure("struck0", unfinished_s=0.2, detection_s=0.3, regroup_s=0.5, slower_s=8.0)
 
 

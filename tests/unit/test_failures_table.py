@@ -233,7 +233,7 @@ def test_the_parts_are_the_loss_against_the_undisturbed_run(tmp_path: Path) -> N
     assert row["goodput"] == pytest.approx(10 / row["wall_s"])
     assert row["failures_per_hour"] == pytest.approx(3600 / row["wall_s"])
     for timing in ("overhead", "strategies", "scaling", "checkpoint_cost"):
-        assert "listed_name_one" not in set(tables[timing].get("history", ()))
+        assert "listed name=one" not in set(tables[timing].get("history", ()))
 
 
 def beside(
@@ -286,7 +286,7 @@ def test_that_one_repeat_lost_more_than_the_next_makes_the_loss_no_less_known(
     assert row["unexplained_s_hi"] - row["unexplained_s_lo"] < 2
 
 
-@pytest.mark.parametrize(("recovery", "bounded"), [("restart", True), ("ulfm_replace_True", False)])
+@pytest.mark.parametrize(("recovery", "bounded"), [("restart", True), ("ulfm replace=True", False)])
 def test_the_goodput_may_be_above_one_where_fewer_ranks_can_be_faster(
     tmp_path: Path, recovery: str, bounded: bool
 ) -> None:
@@ -354,7 +354,7 @@ def test_a_struck_run_is_no_timing(tmp_path: Path) -> None:
     assert dataclasses.replace(run.cell, faults=PluginSpec("none")) == run.cell.reference
     (row,) = collect([story.folder])["runs"].to_dict("records")
     assert not row["timing_valid"]
-    assert row["history"] == "listed_name_one"
+    assert row["history"] == "listed name=one"
 
 
 def test_steps_that_are_done_again_are_in_the_progress_twice(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ckptbench.report.figures.kit.disturbed import COLUMN, MARK
 
 OF_TIMES = [name for name, entry in FIGURES.items() if {"runs", "machine"} <= set(entry.tables)]
 STUDY = Study(
-    frameworks=("pytorch",), ranks=(1, 2, 4), struck=("exponential_mean_s_60",), deterministic=(True, False)
+    frameworks=("pytorch",), ranks=(1, 2, 4), struck=("exponential mean_s=60",), deterministic=(True, False)
 )  # fmt: skip
 TABLES = STUDY.tables()
 

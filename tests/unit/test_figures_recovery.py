@@ -16,7 +16,7 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.recovery import PARTS
 
-FAULTS = ("exponential_mean_s_60", "listed_name_twice")
+FAULTS = ("exponential mean_s=60", "listed name=twice")
 STUDY = Study(frameworks=("pytorch", "tensorflow"), ranks=(2,), struck=FAULTS)
 
 
@@ -118,7 +118,7 @@ def test_without_a_failure_there_is_no_aftermath() -> None:
 
 
 RECOVERIES = ("restart", "torchft", "ulfm")
-RATES = ("exponential_mean_s_240", "exponential_mean_s_60", "exponential_mean_s_30")
+RATES = ("exponential mean_s=240", "exponential mean_s=60", "exponential mean_s=30")
 
 
 def test_each_recovery_is_a_row_beside_the_others_under_the_same_trace() -> None:
@@ -173,7 +173,7 @@ def test_the_goodput_has_a_curve_for_each_recovery_against_the_rate_of_failures(
 
 
 def test_traces_that_differ_in_more_than_their_rate_are_points_without_a_line() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), struck=(*RATES, "listed_name_twice"))
+    study = Study(frameworks=("pytorch",), ranks=(2,), struck=(*RATES, "listed name=twice"))
     axes = FIGURES["goodput"].draw(study.tables()).axes[0]
     curve, points = lines(axes, "goodput")
     assert (len(curve.get_xdata()), len(points.get_xdata())) == (len(RATES), 1)

@@ -72,7 +72,7 @@ def test_a_measure_of_strategies_that_nobody_knows_has_no_column() -> None:
 
 
 OPTIONS = {"levels": "shared", "partner": False, "threads": 1}
-LONG = "async_levels_memory+local_and_more+shared_partner_True_threads_2"
+LONG = "async levels=memory+local_and_more+shared partner=True threads=2"
 
 
 @pytest.fixture
@@ -87,15 +87,15 @@ def test_a_strategy_is_shown_with_its_options() -> None:
     shown = {
         "native": "native",
         "async": "async",
-        "async_threads_2": "async (threads 2)",
-        "async_partner_True": "async (partner)",
+        "async threads=2": "async (threads 2)",
+        "async partner=True": "async (partner)",
         LONG: "async (levels memory+local_and_more+shared, partner, threads 2)",
-        "async_no_such_2": "async no such 2",
+        "async_no_such": "async no such",
         "unknown_engine": "unknown engine",
     }
     assert {text: labels.describe("strategy", text) for text in shown} == shown
     assert sorted(shown, key=lambda text: labels.order("strategy", text)) == [
-        "native", "async", LONG, "async_no_such_2", "async_partner_True", "async_threads_2", "unknown_engine",
+        "native", "async", LONG, "async partner=True", "async threads=2", "async_no_such", "unknown_engine",
     ]  # fmt: skip
 
 

@@ -217,7 +217,7 @@ def test_one_run_with_other_bits_refutes_that_a_restart_is_harmless() -> None:
 def test_survivors_recover_without_a_checkpoint_if_more_of_their_time_is_useful(
     again: tuple[float, float, float], word: str
 ) -> None:
-    study = Study(frameworks=("chainer",), ranks=(2,), struck=("listed_name_once",), recoveries=("restart", "ulfm"))  # fmt: skip
+    study = Study(frameworks=("chainer",), ranks=(2,), struck=("listed name=once",), recoveries=("restart", "ulfm"))  # fmt: skip
     tables = study.tables()
     assert verdict("without a checkpoint", tables) is None
     known = tables["goodput"]

@@ -92,7 +92,7 @@ def struck_study(
     slower: float = 1.0,
     off_s: float = 0.0,
     late_s: float = 0.0,
-    history: str = "exponential_mean_s_36",
+    history: str = "exponential mean_s=36",
 ) -> Made:
     """Two repeats that failures of `history` struck, and what other runs cost, as the model has it.
 
@@ -100,7 +100,7 @@ def struck_study(
     """
     study = Made()
     study.rows["strategies"][0].update(slowdown_s=0.0, slowdown_s_lo=0.0, slowdown_s_hi=0.0)
-    known = setup(history="listed_name_costs")
+    known = setup(history="listed name=costs")
     checked = setup(history=history)
     for repeat, strikes in STRIKES.items():
         baseline, costs, run = f"never{repeat}", f"costs{repeat}", f"struck{repeat}"
@@ -146,10 +146,10 @@ def test_steps_that_take_longer_than_most_are_work_too() -> None:
 @pytest.mark.parametrize(
     ("history", "rows"),
     [
-        ("exponential_mean_s_36_of_node", 1),
+        ("exponential mean_s=36 of=node", 1),
         ("weibull", 1),
-        ("exponential_kind_hang_lasts_s_9", 0),
-        ("listed_name_twice", 0),
+        ("exponential kind=hang lasts_s=9", 0),
+        ("listed name=twice", 0),
     ],
 )
 def test_failures_are_predicted_that_cost_what_killed_ranks_do(history: str, rows: int) -> None:

@@ -143,7 +143,7 @@ def estimated(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The rows of the tables `overhead` and `strategies`, from the runs of a strategy and their baselines."""
     runs = collected["runs"]
-    own = runs[(runs["strategy"] == str(strategy)) | (runs["interval"] == str(NEVER))]["run"]
+    own = runs[(runs["strategy"] == strategy.label) | (runs["interval"] == str(NEVER))]["run"]
     tables = {name: frame[frame["run"].isin(own)] for name, frame in collected.items()}
     tables |= derive(tables)
     (row,), (cost,) = records(tables["overhead"]), records(tables["strategies"])

@@ -35,7 +35,8 @@ from ckptbench.decide.recoveries import (
     survivals,
     with_joined_ranks,
 )
-from ckptbench.matrix.registry import RECOVERIES, RESTART, WHOLE, registered, undisturbed_recovery
+from ckptbench.matrix.plugin_spec import name_of
+from ckptbench.matrix.registry import RECOVERIES, RESTART, WHOLE, undisturbed_recovery
 
 FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
 UNCERTAIN = {
@@ -200,8 +201,8 @@ class _Measured:
             for name in sorted(name for name in names if not is_elastic(name)):
                 yield {**self._from_version(cell, name, row), "survived": 0.0, "replaces": True, **Estimate(0.0, UNKNOWN).columns("pause_s"), "recovery": name}  # fmt: skip
         for (*of, name), columns in self.survivals.items():
-            entry = RECOVERIES[registered(name, RECOVERIES)]
-            fits = tuple(of) == system and entry.goes_with(registered(row["strategy"]))
+            entry = RECOVERIES[name_of(name)]
+            fits = tuple(of) == system and entry.goes_with(name_of(row["strategy"]))
             if fits and base == undisturbed_recovery(name):
                 yield {**self._from_version(cell, name, row), **columns, "recovery": name}
 

@@ -15,7 +15,8 @@ from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records, struck
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER
-from ckptbench.matrix.registry import NOTHING, RECOVERIES, WHOLE, registered
+from ckptbench.matrix.plugin_spec import name_of
+from ckptbench.matrix.registry import NOTHING, RECOVERIES, WHOLE
 
 Tables = Mapping[str, pd.DataFrame]
 CELL = (*SYSTEM, "strategy", "format")
@@ -153,7 +154,7 @@ def survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], 
 
 
 def is_elastic(recovery: str) -> bool:
-    return RECOVERIES[registered(recovery, RECOVERIES)].elastic
+    return RECOVERIES[name_of(recovery)].elastic
 
 
 def key_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ from ckptbench.decide.recoveries import KILL, key_of
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.named import has_name, named
+from ckptbench.matrix.plugin_spec import defaults_of, name_of, options_of
 from ckptbench.matrix.registry import FAULTS, WHOLE
 
 Floats = NDArray[np.float64]
@@ -104,10 +104,9 @@ def validation(tables: Tables) -> pd.DataFrame:
 
 def _kills_ranks(history: str, shared_every: int) -> bool:
     """Whether drawn failures kill ranks, or nodes that hold no versions: what the failures of other runs tell the costs of."""
-    if not has_name(history, DRAWN, FAULTS):
+    if name_of(history) not in DRAWN:
         return False
-    trace = named(history, FAULTS)
-    options = trace.chosen(FAULTS[trace.name].options)
+    options = {**defaults_of(FAULTS[name_of(history)].options), **options_of(history)}
     return options["kind"] == KILL and (options["of"] == "rank" or shared_every == 1)
 
 
@@ -129,7 +128,7 @@ class _Checked:
     @classmethod
     def of(cls, tables: Tables) -> _Checked:
         runs = tables["runs"]
-        drawn = np.array([has_name(each, DRAWN, FAULTS) for each in runs["history"]], bool)
+        drawn = runs["history"].map(name_of).isin(DRAWN)
         predicted = set(runs.loc[struck(runs) & drawn, "run"])
         return cls(OtherRuns.of(tables, predicted), runs, tables["failures"])
 

@@ -58,27 +58,17 @@ class PluginSpec:
         return cls(name, tuple(sorted(different.items())))
 
     def __str__(self) -> str:
-        """The form used in ids and tables: `deepfreeze_levels_memory`."""
+        """The form used in ids: `deepfreeze_memory_1`."""
         return "_".join(
             [self.name, *(f"{option}_{written(value)}" for option, value in self.options)]
         )
 
-    @classmethod
-    def read(cls, text: str, name: str, entry: Entry) -> Self:
-        """The inverse of `str`, where the name that the text begins with is known and these are all its options.
-
-        Raises ValueError where no spec is written so.
-        """
-        defaults = defaults_of(entry.options)
-        each = "".join(
-            f"(?:_{re.escape(option)}_(?P<{option}>{_PATTERNS[type(defaults[option])]}))?"
-            for option in sorted(defaults)
+    @property
+    def label(self) -> str:
+        """The form used in tables: `deepfreeze memory=1`. `name_of` and `options_of` read it."""
+        return " ".join(
+            [self.name, *(f"{option}={written(value)}" for option, value in self.options)]
         )
-        found = re.fullmatch(re.escape(name) + each, text)
-        if found is None:
-            raise ValueError(f"{text}: not {name} with options of {', '.join(sorted(defaults))}")
-        given = {option: value for option, value in found.groupdict().items() if value is not None}
-        return cls(name, tuple((each, _value(given[each], defaults[each])) for each in given))
 
     def chosen(self, options: Options) -> dict[str, Option]:
         """The values of all options of the entry, defaults included."""
@@ -102,8 +92,14 @@ def defaults_of(options: Options) -> dict[str, Option]:
     return {name: each[0] if isinstance(each, tuple) else each for name, each in options.items()}
 
 
-_PATTERNS = {bool: "True|False", int: "[0-9]+", float: r"[0-9]+(?:\.[0-9]+)?", str: ".+?"}
-"""How the values of an option are written, by the type of its default."""
+def name_of(label: str) -> str:
+    """The registered name of a label in a table."""
+    return label.partition(" ")[0]
+
+
+def options_of(label: str) -> dict[str, str]:
+    """The options of a label in a table, as `written`: those that differ from their defaults."""
+    return dict(option.split("=") for option in label.split(" ")[1:])
 
 
 def written(value: Option) -> str:
@@ -111,11 +107,6 @@ def written(value: Option) -> str:
     if isinstance(value, float):
         return f"{Decimal(float.__repr__(value)):f}".removesuffix(".0")
     return str(value)
-
-
-def _value(text: str, default: Option) -> Option:
-    """The inverse of `written`, of an option with this default."""
-    return text == str(True) if type(default) is bool else type(default)(text)
 
 
 def _refusal(value: object, default: Option | tuple[str, ...]) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ckptbench.matrix.plugin_spec import Entry, Options, PluginSpec
+from ckptbench.matrix.plugin_spec import Entry, Options, PluginSpec, name_of
 
 Each = TypeVar("Each")
 
@@ -266,18 +266,6 @@ def load(location: str) -> Any:
     return pkgutil.resolve_name(location)
 
 
-def registered(spec: str, registry: Mapping[str, object] = STRATEGIES) -> str:
-    """The registered name of a strategy, or of what `registry` has, as tables name it: `deepfreeze` of `deepfreeze_levels_memory`.
-
-    Raises KeyError if it begins with no registered name.
-    """
-    names: list[str] = [*registry, *(registry.hidden if isinstance(registry, Registry) else ())]
-    fitting = [name for name in names if f"{spec}_".startswith(f"{name}_")]
-    if not fitting:
-        raise KeyError(spec)
-    return max(fitting, key=len)
-
-
 def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
     """The formats in which this strategy writes this framework's state. The first one is the default."""
     own = STRATEGIES[strategy].formats
@@ -419,7 +407,7 @@ def undisturbed_recovery(recovery: str) -> str:
     """The recovery of the undisturbed run with which a run with this one is compared, without options: they say what follows a
     failure. It is the same one if that is elastic.
 
-    `recovery` is as tables name it. Raises KeyError if it begins with no registered name.
+    `recovery` is its name or its label in a table. Raises KeyError if it has no registered name.
     """
-    name = registered(recovery, RECOVERIES)
+    name = name_of(recovery)
     return name if RECOVERIES[name].elastic else RESTART.name

@@ -130,7 +130,7 @@ def _row(run: Run) -> dict[str, Any]:
     return {
         "run": run.cell.id,
         **run.cell.to_json(),
-        "strategy": str(run.cell.strategy),
+        "strategy": run.cell.strategy.label,
         "reference": run.cell.reference.id,
         "blocking": STRATEGIES[run.cell.strategy.name].blocking,
         "shared_every": levels_of(run.cell.strategy).get(SHARED, 0),
@@ -140,8 +140,8 @@ def _row(run: Run) -> dict[str, Any]:
             name: manifest[name]
             for name in ("seed", "measured_on", "attempts", "requeues", "device")
         },
-        "history": run.cell.disturbance,
-        "recovery": str(run.cell.recovery),
+        "history": run.cell.faults.label if run.cell.is_struck else run.cell.history,
+        "recovery": run.cell.recovery.label,
         "timing_valid": not run.interrupted and not run.cell.is_struck,
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),

@@ -26,7 +26,12 @@ SYSTEM_COLUMNS = (
 )
 """Columns in which a cell and its baseline are equal."""
 CHECKPOINT_COLUMNS = (
-    Column("strategy", "text", "", "who writes what and when, with its options"),
+    Column(
+        "strategy",
+        "text",
+        "",
+        "who writes what and when, with the options that differ from their defaults: `deepfreeze memory=1`",
+    ),
     Column("format", "text", "", "how the bytes lie in files; `none` for a baseline"),
     Column(
         "interval", "text", "", "`e5`: every 5 epochs, `s50`: every 50 steps, `never`: baseline"
@@ -38,9 +43,9 @@ HISTORY_COLUMNS = (
         "text",
         "",
         "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
-        " or the trace of failures that struck it",
+        " or the trace of failures that struck it, with such options",
     ),
-    Column("recovery", "text", "", "how training goes on after a failure, with its options"),
+    Column("recovery", "text", "", "how training goes on after a failure, with such options"),
     Column("omit", "text", "", "what restarts leave out on purpose; `nothing` but for controls"),
     Column(
         "cache", "text", "", "`cold`: restarts find no page of their checkpoint in memory; `warm`"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.named import named_or_none
-from ckptbench.matrix.plugin_spec import Entry, Option, written
+from ckptbench.matrix.plugin_spec import Entry, name_of, options_of
 from ckptbench.matrix.registry import (
     FAULTS,
     FORMAT_LABELS,
@@ -18,7 +17,6 @@ from ckptbench.matrix.registry import (
     OMISSIONS,
     RECOVERIES,
     STRATEGIES,
-    registered,
 )
 
 FRAMEWORK_NAMES = {name: entry.label for name, entry in FRAMEWORKS.items() if entry.label}
@@ -88,43 +86,38 @@ def interval(value: str) -> str:
 
 
 def strategy(value: str) -> str:
-    """`deepfreeze_levels_memory` is "deepfreeze (levels memory)", a flag `deepfreeze_partner_True` "deepfreeze (partner)"."""
+    """`deepfreeze memory=1` is "deepfreeze (memory 1)", a flag `ulfm replace=True` "ULFM (replace)"."""
     return _spec(value, STRATEGIES)
 
 
 def recovery(value: str) -> str:
-    """`restart_patience_s_30` is "restart (patience s 30)"."""
+    """`restart patience_s=30` is "restart (patience s 30)"."""
     return _spec(value, RECOVERIES)
 
 
 def history(value: str) -> str:
-    """A name of HISTORIES, or the trace of failures that struck: `exponential_mean_s_60` is "exponential (mean s 60)"."""
+    """A name of HISTORIES, or the trace of failures that struck: `exponential mean_s=60` is "exponential (mean s 60)"."""
     if value in HISTORY_NAMES:
         return HISTORY_NAMES[value]
     return _spec(value, FAULTS)
 
 
 def _spec(value: str, registry: Mapping[str, Entry]) -> str:
-    spec = named_or_none(value, registry)
-    if spec is None:
+    if name_of(value) not in registry:
         return name(value)
-    words = ", ".join(_option(*each) for each in spec.options)
-    return f"{name(spec.name)} ({words})" if words else name(spec.name)
+    words = ", ".join(_option(*each) for each in options_of(value).items())
+    return f"{name(name_of(value))} ({words})" if words else name(value)
 
 
-def _option(option: str, value: Option) -> str:
-    if isinstance(value, bool):
-        return name(option) if value else f"no {name(option)}"
-    return f"{name(option)} {written(value)}"
+def _option(option: str, value: str) -> str:
+    flags = {str(True): name(option), str(False): f"no {name(option)}"}
+    return flags.get(value, f"{name(option)} {value}")
 
 
 def decides_format(strategy: str) -> bool:
-    """Whether the strategy, as tables name it, writes in one format alone, so that it need not be named."""
-    try:
-        formats = STRATEGIES[registered(strategy)].formats
-    except KeyError:
-        return False
-    return formats is not None and len(formats) == 1
+    """Whether the strategy writes in one format alone, so that it need not be named."""
+    entry = STRATEGIES.get(name_of(strategy))
+    return entry is not None and entry.formats is not None and len(entry.formats) == 1
 
 
 def counted(number: int, noun: str) -> str:
@@ -177,15 +170,12 @@ def order(column: str, value: Any) -> Any:
 
 def _registered_order(value: str, registry: Mapping[str, Entry]) -> tuple[int, list[Any]]:
     names = list(registry)
-    try:
-        place = names.index(registered(value, registry))
-    except KeyError:
-        place = len(names)
-    return place, _natural(value)
+    own = name_of(value)
+    return names.index(own) if own in names else len(names), _natural(value)
 
 
 def _natural(value: str) -> list[Any]:
-    """Sorts numbers in a name by their size: `mean_s_60` before `mean_s_240`."""
+    """Sorts numbers in a name by their size: `mean_s=60` before `mean_s=240`."""
     parts = re.split(r"(\d+\.?\d*)", value)
     return [float(part) if place % 2 else part for place, part in enumerate(parts)]
 

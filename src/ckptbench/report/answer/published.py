@@ -17,9 +17,8 @@ from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.named import has_name
-from ckptbench.matrix.plugin_spec import Entry
-from ckptbench.matrix.registry import KILLED, NATIVE, RECOVERIES, RESTART, STRATEGIES, formats_of
+from ckptbench.matrix.plugin_spec import name_of
+from ckptbench.matrix.registry import KILLED, NATIVE, RESTART, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
 from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
@@ -198,7 +197,7 @@ def _hides(tables: Tables) -> Iterator[Verdict]:
     rows = _setups(tables)
     rows = rows[rows["stall_s"].notna()]
     blocking = rows[(rows["strategy"] == NATIVE.name) & _in_default_format(rows)]
-    ours = rows[_is_any(rows["strategy"], "deepfreeze", STRATEGIES)]
+    ours = rows[rows["strategy"].map(name_of) == "deepfreeze"]
     alike = [*ALIKE, "framework", "ranks", "interval", "recovery"]
     known = {tuple(key.values()): records(group)[0] for key, group in groups(blocking, alike)}
     for own in records(ours):
@@ -214,7 +213,7 @@ def _hides(tables: Tables) -> Iterator[Verdict]:
 def _shares(tables: Tables) -> Iterator[Verdict]:
     """Memory of each rank, with the most ranks against the fewest."""
     rows = tables["strategies"]
-    ours = _is_any(rows["strategy"], "deepfreeze", STRATEGIES)
+    ours = rows["strategy"].map(name_of) == "deepfreeze"
     rows = rows[ours & rows["memory_bytes"].notna()]
     for fewest, most in _ends(rows, [*ALIKE, "framework", "strategy", "interval"]):
         part = _ratio(most, fewest, "memory_bytes")
@@ -235,7 +234,7 @@ def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
     known = (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()
     rows = rows[known & (rows["interval"] == str(NEVER))]
     for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
-        going_on = group[_is_any(group["recovery"], "ulfm", RECOVERIES)]
+        going_on = group[group["recovery"].map(name_of) == "ulfm"]
         again = group[group["recovery"] == RESTART.name]
         if going_on.empty or again.empty:
             continue
@@ -326,12 +325,6 @@ def _native(tables: Tables) -> pd.DataFrame:
 def _in_default_format(rows: pd.DataFrame) -> pd.Series[bool]:
     defaults = {framework: formats_of(framework, NATIVE.name)[0] for framework in set(rows["framework"])}  # fmt: skip
     return rows["format"] == rows["framework"].map(defaults)
-
-
-def _is_any(names: pd.Series[str], wanted: str, registry: Mapping[str, Entry]) -> pd.Series[bool]:
-    """Whether each is this entry of the registry, whatever its options."""
-    found = [has_name(each, [wanted], registry) for each in names]
-    return pd.Series(found, names.index, dtype=bool)
 
 
 def _ends(rows: pd.DataFrame, alike: Sequence[str]) -> Iterator[tuple[Row, Row]]:
