@@ -99,7 +99,7 @@ class Elastic:
         for rank in self.world:
             trace = self.traces[rank]
             trace.write(
-                events.Save(step=step, epoch=(step - 1) // 6, start_ns=start_ns, end_ns=self.ns, held_bytes=0)
+                events.Save(step=step, epoch=(step - 1) // 6, start_ns=start_ns, end_ns=self.ns)
             )  # fmt: skip
             trace.write(events.Written(step=step, level="shared", at_ns=self.ns, files=files))
         self.traces[self.world[0]].write(

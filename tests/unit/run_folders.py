@@ -385,9 +385,7 @@ class _Rank:
         if self._run.durable_s is not None:
             scale_ns = self._run.durable_s * 1e9 / SHARES["committed"]
         at_ns = {name: start_ns + round(share * scale_ns) for name, share in SHARES.items()}
-        self._recorder.write(
-            Save(step=step, epoch=epoch, start_ns=start_ns, end_ns=end_ns, held_bytes=0)
-        )
+        self._recorder.write(Save(step=step, epoch=epoch, start_ns=start_ns, end_ns=end_ns))
         self._look("saved", step)
         self._recorder.write(Captured(step=step, at_ns=end_ns))
         files = [_file(name, size) for name, size in self._run.files.items()]

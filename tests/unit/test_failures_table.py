@@ -79,9 +79,7 @@ class Story:
         start_ns = self.ns
         self.now += 0.5
         files = [events.File(name="model.pt", kind="state", bytes=1000)]
-        self.trace.write(
-            events.Save(step=step, epoch=0, start_ns=start_ns, end_ns=self.ns, held_bytes=0)
-        )
+        self.trace.write(events.Save(step=step, epoch=0, start_ns=start_ns, end_ns=self.ns))
         self.trace.write(events.Captured(step=step, at_ns=self.ns))
         self.trace.write(events.Written(step=step, level="shared", at_ns=self.ns, files=files))
         self.trace.write(

@@ -71,9 +71,6 @@ class Behind(Strategy):
     def load(self, version: Version, folder: Path) -> None:
         self._native.load(version, folder)
 
-    def held_bytes(self) -> int:
-        return 77
-
     def close(self) -> None:
         """Its thread ends by itself."""
 
@@ -146,7 +143,6 @@ def test_a_save_behind_training_is_durable_after_it_has_returned(
     written, durable = checkpoint.written[SHARED], checkpoint.durable[SHARED]
     assert save is not None
     assert captured is not None
-    assert save.held_bytes == 77
     assert save.end_ns < captured.at_ns <= written.at_ns
     assert written.at_ns <= durable.synced_ns <= durable.checked_ns <= durable.committed_ns
     assert [hold.why for hold in checkpoint.holds] == ["end"]

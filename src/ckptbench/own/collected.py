@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from ckptbench.analysis.collect.epochs import EVALUATIONS
 from ckptbench.analysis.collect.machine import LIMITS, MACHINE, disturbance
+from ckptbench.analysis.collect.rank_events import EVALUATIONS
 from ckptbench.analysis.collect.runs import RUNS
 from ckptbench.analysis.collect.spans import SPANS
 from ckptbench.analysis.collect.steps import STEPS

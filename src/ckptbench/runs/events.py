@@ -146,7 +146,6 @@ class Save:
     epoch: EpochNumber
     start_ns: Ns
     end_ns: Ns
-    held_bytes: Annotated[int, "bytes of memory that the strategy keeps for its saves"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

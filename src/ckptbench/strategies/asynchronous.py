@@ -57,8 +57,5 @@ class Asynchronous(Strategy):
     def load(self, version: Version, folder: Path) -> None:
         load_shares(version, folder, self._training_state, self._rank)
 
-    def held_bytes(self) -> int:
-        return 0 if self._image is None else self._image.nbytes
-
     def close(self) -> None:
         self._thread.shutdown()

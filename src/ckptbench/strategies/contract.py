@@ -144,9 +144,5 @@ class Strategy(ABC):
         version does not fit this run.
         """
 
-    def held_bytes(self) -> int:
-        """Bytes of host and device memory that the strategy keeps for its saves: none, unless it overrides this."""
-        return 0
-
     def close(self) -> None:  # noqa: B027 (a blocking strategy has nothing in flight)
         """Finish the last save. Leave no thread, process or shared memory behind."""

@@ -69,12 +69,6 @@ class OneWriter(Strategy):
         with reading(folder / own_name(self._rank)):
             self._training_state.load_rank_state(own)
 
-    def held_bytes(self) -> int:
-        """The copy of the writing rank."""
-        if not self._has_begun:
-            return 0
-        return sum(tensor.nbytes for tensor in self._training_state.state())
-
     def close(self) -> None:
         self._thread.shutdown()
         if self._has_begun:

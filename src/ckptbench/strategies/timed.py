@@ -167,10 +167,9 @@ class TimedCheckpointer:
         start_ns = clock()
         pending = self._pending = self._begin(position)
         end_ns = clock()
-        held = self._strategy.held_bytes()
         self._recorder.write(
-            Save(step=position.step, epoch=position.epoch, start_ns=start_ns, end_ns=end_ns, held_bytes=held)
-        )  # fmt: skip
+            Save(step=position.step, epoch=position.epoch, start_ns=start_ns, end_ns=end_ns)
+        )
         if self._blocking:
             self._record_parts(pending, pending.finished.result())
             self._retain(pending)

@@ -1,12 +1,88 @@
-"""Rows of tables from what each rank of each run recorded."""
+"""The tables with a row for each event of a rank: `epochs`, `evaluations`, `phases` and `memory`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+import pandas as pd
+
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.schema import Row
+from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, RANK, RUN
+from ckptbench.analysis.tables.schema import Column, Row, Table
+
+EPOCHS = Table(
+    "epochs",
+    "One row a run, rank and epoch.",
+    ("run", "rank", "epoch"),
+    (
+        RUN,
+        RANK,
+        EPOCH,
+        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        Column(
+            "duration_s",
+            "number",
+            "s",
+            "steps and checkpoints, without evaluation and pauses for a proof",
+        ),
+        Column("warmup_s", "number", "s", "the part up to the end of the last warm-up step"),
+        Column("samples", "integer", "samples", "that the rank trained on"),
+    ),
+)
+
+EVALUATIONS = Table(
+    "evaluations",
+    "One row a run, rank and evaluation: the rank's shard of the test set.",
+    ("run", "rank", "epoch"),
+    (
+        RUN,
+        RANK,
+        EPOCH,
+        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        Column("duration_s", "number", "s", "outside of every training time"),
+        Column("samples", "integer", "samples", "of the shard"),
+        Column("loss_sum", "number", "1", "sum of the cross-entropies of the shard"),
+        Column("correct", "integer", "samples", "that were classified correctly"),
+    ),
+)
+
+PHASES = Table(
+    "phases",
+    "One row a run, rank, attempt and phase of its start.",
+    ("run", "rank", "attempt", "start_ns"),
+    (
+        RUN,
+        RANK,
+        Column("node", "text", "", "name of the rank's host"),
+        ATTEMPT,
+        Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
+        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        Column("duration_s", "number", "s", ""),
+        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts"),
+        Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),
+    ),
+)  # fmt: skip
+
+MEMORY = Table(
+    "memory",
+    "One row a run, rank and sample of memory.",
+    ("run", "rank", "attempt", "at_ns"),
+    (
+        RUN,
+        RANK,
+        ATTEMPT,
+        Column("when", "text", "", "as in docs/run-folder.md"),
+        Column("step", "integer", "1", "completed steps of the whole run"),
+        Column("at_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its processes, and their shared memory once"),
+        Column("shared_bytes", "integer", "bytes", "of these, shared memory"),
+        Column("peak_bytes", "integer", "bytes", "the largest `bytes` since the epoch or the last save began"),
+        Column("threads", "integer", "1", "of the rank and of these processes"),
+        Column("processes", "integer", "1", "that the rank has started, and that these have"),
+    ),
+)  # fmt: skip
 
 
 def rank_rows(runs: Iterable[Run], rows: Callable[[Run, RankRun], Iterator[Row]]) -> Iterator[Row]:
@@ -28,3 +104,56 @@ class Lasting(Protocol):
 
 def duration_s(event: Lasting) -> float:
     return (event.end_ns - event.start_ns) / 1e9
+
+
+def epochs(runs: Sequence[Run]) -> pd.DataFrame:
+    return EPOCHS.rows(rank_rows(runs, _epochs))
+
+
+def _epochs(run: Run, part: RankRun) -> Iterator[Row]:
+    steps = part.steps
+    warmup_end_ns = steps.end_ns[: run.warmup_steps]
+    for epoch, event in part.trace.epochs.items():
+        own = warmup_end_ns[steps.epoch[: run.warmup_steps] == epoch]
+        warmup_end = int(own[-1]) if own.size else event.start_ns
+        yield {
+            "epoch": epoch,
+            "start_ns": event.start_ns,
+            "samples": event.samples,
+            "duration_s": _trained_s(part, event.start_ns, event.end_ns),
+            "warmup_s": _trained_s(part, event.start_ns, warmup_end),
+        }
+
+
+def _trained_s(part: RankRun, start_ns: int, end_ns: int) -> float:
+    """Time between two moments, without the pauses between them."""
+    pauses = [pause for pause in part.trace.pauses if start_ns <= pause.start_ns < end_ns]
+    return (end_ns - start_ns) / 1e9 - sum(map(duration_s, pauses))
+
+
+def evaluations(runs: Sequence[Run]) -> pd.DataFrame:
+    return EVALUATIONS.rows(rank_rows(runs, _evaluations))
+
+
+def _evaluations(run: Run, part: RankRun) -> Iterator[Row]:
+    for event in part.trace.evaluations.values():
+        yield {**dataclasses.asdict(event), "duration_s": duration_s(event)}
+
+
+def phases(runs: Sequence[Run]) -> pd.DataFrame:
+    return PHASES.rows(rank_rows(runs, _phases))
+
+
+def _phases(run: Run, part: RankRun) -> Iterator[Row]:
+    for attempt, event in part.trace.phases:
+        own = {"node": part.node, "phase": event.name, "duration_s": duration_s(event)}
+        yield {**dataclasses.asdict(event), **own, "attempt": attempt}
+
+
+def memory(runs: Sequence[Run]) -> pd.DataFrame:
+    return MEMORY.rows(rank_rows(runs, _samples))
+
+
+def _samples(run: Run, part: RankRun) -> Iterator[Row]:
+    for attempt, sample in part.trace.memory:
+        yield {**dataclasses.asdict(sample), "attempt": attempt}

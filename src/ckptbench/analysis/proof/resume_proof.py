@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.proof.against import compared_digests, proven
+from ckptbench.analysis.proof.divergence import compared_digests, proven
 from ckptbench.analysis.proof.missing import missing_parts
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
 from ckptbench.analysis.tables.grouping import by_run, records

@@ -38,7 +38,7 @@ from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
-from ckptbench.strategies.pytorch.state import OwnGroup, bytes_of, save_rest, state_of
+from ckptbench.strategies.pytorch.state import OwnGroup, save_rest, state_of
 
 
 class DcpAsync(Strategy):
@@ -49,7 +49,6 @@ class DcpAsync(Strategy):
         self._in_process = self._options["checkpointer"] == "process"
         self._reuses = self._options["stager"] == "reused"
         self._awaits = self._options["staging"] == "awaited"
-        self._held_bytes = 0
         self._kills = MemoryKills.now()
         self._stager: DefaultStager | None = None
         # A rank that writes by itself needs to meet nobody.
@@ -67,7 +66,7 @@ class DcpAsync(Strategy):
         state = state_of(self._training_state.native, self._world.rank)
         stager = self._stager or self._make_stager()
         if self._reuses:
-            self._stager, self._held_bytes = stager, bytes_of(state)
+            self._stager = stager
         answer = dcp.async_save(
             state,
             checkpoint_id=staging,
@@ -133,9 +132,6 @@ class DcpAsync(Strategy):
 
     def load(self, version: Version, folder: Path) -> None:
         load(version, folder, self._training_state, self._world.rank)
-
-    def held_bytes(self) -> int:
-        return self._held_bytes
 
     def close(self) -> None:
         if self._in_process:

@@ -33,11 +33,6 @@ def state_of(native: Mapping[str, Any], rank: int) -> dict[str, Any]:
     }
 
 
-def bytes_of(state: Mapping[str, Any]) -> int:
-    """The bytes of all tensors in nested dictionaries."""
-    return sum(bytes_of(each) if isinstance(each, Mapping) else each.nbytes for each in state.values())  # fmt: skip
-
-
 def without_statistics(state: Arrays) -> Arrays:
     """The state of one rank that no engine saves: the states of random generators."""
     return {name: array for name, array in state.items() if not name.startswith(_BUFFER)}
