@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from simulated_studies import (
     BATCH_SIZE,
     BEHIND_STEPS,
-    CHANGED,
     DETERMINISTIC,
     DURABLE_S,
     LOST_S,
@@ -90,15 +89,6 @@ def of_ranks_truth(shape: Shape, row: Row) -> float:
     return RANKS_USED * goodput_truth(shape, row)
 
 
-def unexplained_truth(shape: Shape, row: Row) -> float:
-    """The parts of the simulated failures are all that these cost."""
-    return 0.0
-
-
-def changed_truth(name: str) -> Callable[[Shape, Row], float]:
-    return lambda shape, row: CHANGED[name]
-
-
 class Estimated(NamedTuple):
     """A column that has an interval."""
 
@@ -140,20 +130,13 @@ STRATEGY_COLUMNS = {
 STRUCK_COLUMNS = {
     "goodput": _usual("goodput", "goodput", goodput_truth),
     "of_ranks": _usual("goodput_of_ranks", "goodput", of_ranks_truth),
-    "unexplained_s": _usual("unexplained_s", "goodput", unexplained_truth),
-    **{
-        f"{name}_difference": _usual(f"{name}_difference", "outcome", changed_truth(name))
-        for name in CHANGED
-    },
 }
 FAULTS = ("exponential",)
-"""What strikes the runs of the tables `goodput` and `outcome`."""
+"""What strikes the runs of the table `goodput`."""
 Columns = Mapping[str, Estimated]
 
-IN_POINTS = ("paired", "in_run", "cost", "overhead", *(f"{name}_difference" for name in CHANGED))
-"""Columns whose values are shares of a time, or differences, so that their intervals are told in points."""
-OF_COLUMN = {"unexplained_s": "loss_s"}
-"""Columns whose values are about zero, so that their intervals are told in parts of another one."""
+IN_POINTS = ("paired", "in_run", "cost", "overhead")
+"""Columns whose values are shares of a time, so that their intervals are told in points."""
 
 
 def coverage(
@@ -180,12 +163,12 @@ def reaches(
 ) -> dict[str, Floats]:
     """By column, the medians over studies of how far an interval reaches below and above its value.
 
-    Shape (2,): of overheads and costs in points, 0.05 is five of a hundred; of the others in parts of the value, or of OF_COLUMN.
+    Shape (2,): of overheads and costs in points, 0.05 is five of a hundred; of the others in parts of the value.
     """
     found: dict[str, list[Floats]] = {column: [] for column in columns}
     for column, rows in simulated(shape, spread, studies, seed, columns):
         value = rows[columns[column].name]
-        whole = 1.0 if column in IN_POINTS else rows[OF_COLUMN.get(column, columns[column].name)]
+        whole = 1.0 if column in IN_POINTS else value
         ends = [(rows[end] - value) / whole for end in columns[column].ends]
         found[column].append(np.array([own.to_numpy() for own in ends]))
     return {column: np.median(np.hstack(own), axis=1) for column, own in found.items()}

@@ -42,9 +42,6 @@ def goodput(setup: Setup, repeats: int, place: int) -> Setup:
         "loss_s": lost_s / 0.98,
         "parts_s": lost_s,
         "explained": 0.98,
-        "unexplained_s": lost_s * (1 / 0.98 - 1),
-        "unexplained_s_lo": -0.01 * lost_s if repeats > 1 else np.nan,
-        "unexplained_s_hi": 0.05 * lost_s if repeats > 1 else np.nan,
         **parts,
     }
 
@@ -52,7 +49,6 @@ def goodput(setup: Setup, repeats: int, place: int) -> Setup:
 def outcome(setup: Setup, repeats: int) -> Setup:
     """Kept: all bits are those of the undisturbed runs."""
     quantities = ("training_loss", "test_loss", "test_accuracy")
-    ends = {f"{name}_difference{end}": 0.0 for name in quantities for end in ("", "_lo", "_hi")}
     return {
         **setup,
         "repeats": repeats,
@@ -60,7 +56,7 @@ def outcome(setup: Setup, repeats: int) -> Setup:
         "compared_repeats": repeats,
         "bit_equal_repeats": repeats,
         "kept": True,
-        **ends,
+        **{f"{name}_difference": 0.0 for name in quantities},
     }
 
 

@@ -39,11 +39,9 @@ BEHIND_STEPS = 3
 """Number of steps that begin while a save goes on in the background. After the last checkpoint there are none."""
 LOST_S, WITHIN_LOSSES = 10.0, 0.6
 """What failures cost a struck run, and the standard deviation of the logarithm: as two of them do that come at random."""
-CHANGED = {"training_loss": 0.02, "test_loss": 0.05, "test_accuracy": -0.03}
 """By how much struck runs differ from undisturbed ones at their end."""
 RANKS_USED, WITHIN_USED = 0.8, 0.05
 """Part of the ranks that trained after failures, and the standard deviation of the logarithm."""
-WITHIN_OUTCOMES = 0.01
 """Standard deviation of a loss and of an accuracy from run to run."""
 BASELINE_BYTES, WITHIN_BYTES = 2e9, 2e6
 """Memory of a baseline, and the standard deviation of every sample of memory."""
@@ -178,7 +176,6 @@ class Simulation:
             "runs": self.runs.assign(wall_s=(step_s + after_s).sum(axis=1) + lost_s),
             "failures": self._failures(lost_s),
             "lineage": self._lineage(),
-            "training": self._outcomes(),
             "steps": self._steps(step_s, end_s),
             "epochs": self._epochs((step_s + after_s).reshape(len(step_s), shape.epochs, -1)),
             "checkpoints": self._checkpoints(stall_s, step_s, end_s),
@@ -202,16 +199,6 @@ class Simulation:
         used = RANKS_USED * _around_one(self._training, np.full(len(struck), WITHIN_USED))
         samples = {"planned_samples": 1, "never_seen": 0}
         return struck[["run"]].assign(mean_ranks=used * struck["ranks"], **samples)
-
-    def _outcomes(self) -> pd.DataFrame:
-        """The table `training`, which is derived from what is not simulated."""
-        struck = (self.runs["history"] != "whole").to_numpy()
-        noise = WITHIN_OUTCOMES * self._training.standard_normal((len(CHANGED), len(struck)))
-        outcomes = {
-            name: 0.5 + changed * struck + own
-            for (name, changed), own in zip(CHANGED.items(), noise, strict=True)
-        }
-        return self.runs[["run"]].assign(epoch=self.shape.epochs - 1, **outcomes)
 
     def _is_behind(self) -> NDArray[np.bool_]:
         """Of each step of a run, whether it is one of the first after a checkpoint."""

@@ -80,7 +80,6 @@ def test_the_struck_runs_of_a_simulated_study_are_known_without_chance(
         "WITHIN_STEPS",
         "WITHIN_STALLS",
         "WITHIN_LOSSES",
-        "WITHIN_OUTCOMES",
         "WITHIN_USED",
     ):
         monkeypatch.setattr(f"simulated_studies.{within}", 0.0)

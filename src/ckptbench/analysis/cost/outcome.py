@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.statistics import of_differences
 from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS
-from ckptbench.analysis.tables.grouping import groups, records, struck
-from ckptbench.analysis.tables.schema import Column, Table, with_ends
+from ckptbench.analysis.tables.grouping import groups, struck
+from ckptbench.analysis.tables.schema import Column, Table
 
 QUANTITIES = {
     "training_loss": "training loss of the last epoch",
@@ -21,7 +18,7 @@ QUANTITIES = {
 }
 OUTCOME = Table(
     "outcome",
-    "One row a setup that failures struck. Means are over its repeats. A difference is the struck run minus its undisturbed run; its interval is of these repeats alone.",
+    "One row a setup that failures struck. Differences are means over its repeats: the struck run minus its undisturbed run.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -33,51 +30,40 @@ OUTCOME = Table(
             "kept", "verdict", "",
             "whether all compared repeats have the same bits or, where none was compared, the same losses and accuracy to the last digit",
         ),
-        *(
-            column
-            for name, meaning in QUANTITIES.items()
-            for column in with_ends(f"{name}_difference", "1", meaning)
-        ),
+        *(Column(f"{name}_difference", "number", "1", meaning) for name, meaning in QUANTITIES.items()),
     ),
 )  # fmt: skip
 
 
 def outcome(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `training` and `resume_proof`."""
-    runs, training = tables["runs"], tables["training"]
-    last = training.sort_values("epoch").drop_duplicates("run", keep="last").set_index("run")
+    runs, curves = tables["runs"], tables["training"]
+    last = curves.sort_values("epoch").drop_duplicates("run", keep="last").set_index("run")
     equal = tables["resume_proof"].set_index("run")["bit_equal"]
-    return OUTCOME.rows(
-        {**setup, **_of(group, last, equal)} for setup, group in groups(runs[struck(runs)], SETUP)
-    )
-
-
-def _of(group: pd.DataFrame, last: pd.DataFrame, equal: pd.Series[Any]) -> dict[str, Any]:
-    pairs = [
-        (run["run"], run["reference"]) for run in records(group) if run["reference"] in last.index
-    ]
+    own = runs[struck(runs)]
     differences = {
-        name: np.array([last.loc[run, name] - last.loc[other, name] for run, other in pairs], float)
+        f"{name}_difference": own["run"].map(last[name]) - own["reference"].map(last[name])
         for name in QUANTITIES
     }
-    compared = [bool(equal[run]) for run, _ in pairs if run in equal.index]
-    same = [
-        all(_is_zero(own[place]) for own in differences.values()) for place in range(len(pairs))
-    ]
+    known = own.assign(
+        **differences,
+        paired=own["reference"].isin(last.index),
+        bit_equal=own["run"].map(equal).astype("boolean"),
+    )
+    return OUTCOME.rows({**setup, **_of(group)} for setup, group in groups(known, SETUP))
+
+
+def _of(group: pd.DataFrame) -> dict[str, Any]:
+    pairs = group[group["paired"]]
+    compared = pairs["bit_equal"].dropna()
+    differences = pairs[[f"{name}_difference" for name in QUANTITIES]]
+    # A difference is missing where neither run was evaluated.
+    same = (differences.isna() | (differences == 0)).all(axis=None)
     return {
         "repeats": len(group),
         "paired_repeats": len(pairs),
         "compared_repeats": len(compared),
-        "bit_equal_repeats": sum(compared),
-        "kept": all(compared or same) if pairs else None,
-        **{
-            column: value
-            for name, each in differences.items()
-            for column, value in of_differences(each).columns(f"{name}_difference").items()
-        },
+        "bit_equal_repeats": compared.sum(),
+        "kept": None if pairs.empty else compared.all() if len(compared) else same,
+        **differences.mean(),
     }
-
-
-def _is_zero(difference: float) -> bool:
-    """Whether two runs have the same; also where neither was evaluated."""
-    return difference == 0 or math.isnan(difference)

@@ -15,6 +15,7 @@ from ckptbench.analysis.cost.stall import (
     steady_or_all,
 )
 from ckptbench.analysis.cost.statistics import (
+    Estimate,
     Floats,
     Interval,
     PerRepeat,
@@ -139,7 +140,6 @@ def _against(
     reference_error: Uncertainty,
 ) -> dict[str, Any]:
     rate, ranks = throughput.images_per_s, throughput.setup["ranks"]
-    own = error.around(rate.value)
     speedup = rate.value / reference.images_per_s.value
     ideal = ranks / reference.setup["ranks"]
     efficiency = (
@@ -151,14 +151,10 @@ def _against(
         **throughput.setup,
         "repeats": len(rate.each),
         "steps": throughput.steps,
-        "images_per_s": rate.value,
-        "images_per_s_lo": own.lo,
-        "images_per_s_hi": own.hi,
+        **Estimate(rate.value, error.around(rate.value)).columns("images_per_s"),
         "reference_ranks": reference.setup["ranks"],
         "allowed_images_per_s": reference.images_per_s.value * throughput.cores / reference.cores,
-        "efficiency": speedup / ideal,
-        "efficiency_lo": efficiency.lo,
-        "efficiency_hi": efficiency.hi,
+        **Estimate(speedup / ideal, efficiency).columns("efficiency"),
     }
 
 
