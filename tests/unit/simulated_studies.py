@@ -39,10 +39,8 @@ BEHIND_STEPS = 3
 """Number of steps that begin while a save goes on in the background. After the last checkpoint there are none."""
 LOST_S, WITHIN_LOSSES = 10.0, 0.6
 """What failures cost a struck run, and the standard deviation of the logarithm: as two of them do that come at random."""
-"""By how much struck runs differ from undisturbed ones at their end."""
 RANKS_USED, WITHIN_USED = 0.8, 0.05
 """Part of the ranks that trained after failures, and the standard deviation of the logarithm."""
-"""Standard deviation of a loss and of an accuracy from run to run."""
 BASELINE_BYTES, WITHIN_BYTES = 2e9, 2e6
 """Memory of a baseline, and the standard deviation of every sample of memory."""
 GROWTH_BYTES = 2e6

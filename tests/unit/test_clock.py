@@ -214,11 +214,10 @@ def test_what_two_boots_cannot_tell_is_left_out(
     assert not row["timing_valid"]
 
 
-def test_a_duration_that_cannot_be_is_not_shown_and_promises_no_end(tmp_path: Path) -> None:
+def test_a_duration_that_cannot_be_promises_no_end(tmp_path: Path) -> None:
     """A run folder of an earlier version, whose wall clock was set back."""
     fake = FakeRun(cell=cell(), manifest={"duration_s": -3596.0})
     folder = fake.write(tmp_path)
-    assert math.isnan(collect([folder])["runs"].iloc[0]["duration_s"])
     assert duration_s(folder) is None
 
 

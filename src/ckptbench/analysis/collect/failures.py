@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import LOST_PARTS, RUN
@@ -94,9 +95,9 @@ class _History:
     """Each with its part."""
     steps: Ints
     """Index of every step that was done, as the ranks that tell say, shape (n,). A step that was done again is there twice."""
-    spans: np.ndarray[Any, np.dtype[np.float64]]
+    spans: Floats
     """Start and end of each, shape (n, 2)."""
-    done: np.ndarray[Any, np.dtype[np.float64]]
+    done: Floats
     """Ends of everything that was done for training: steps, saves and epochs, shape (m,)."""
     regroups: list[_Regroup]
     all_ranks: int
@@ -139,6 +140,11 @@ class _History:
 
     def ranks_at(self, moment: float) -> int:
         return [ranks for at, ranks in self.worlds if at <= moment][-1]
+
+    def inside(self, window: Span) -> NDArray[np.bool_]:
+        """Which steps lie in the window, shape (n,)."""
+        mask: NDArray[np.bool_] = (self.spans[:, 0] >= window[0]) & (self.spans[:, 1] <= window[1])
+        return mask
 
     @property
     def durations(self) -> Floats:
@@ -201,12 +207,13 @@ def _rows(run: Run) -> Iterator[dict[str, Any]]:
     for strike, begin, bound in zip(history.strikes, at, bounds, strict=True):
         parts, from_step, back = _parts(history, strike, (begin, bound), counted)
         counted = back
+        failure = planned[strike.failure]
         yield {
             "run": run.cell.id,
             "failure": strike.failure,
             "kind": strike.kind,
-            "victim": " ".join(str(part) for part in _victim(planned[strike.failure])),
-            "stage": planned[strike.failure].get("stage", ""),
+            "victim": " ".join(f"{of} {failure[of]}" for of in ("rank", "node") if of in failure),
+            "stage": failure.get("stage", ""),
             "attempt": strike.attempt,
             "second": begin - history.began,
             "step": _reached(history, begin),
@@ -216,11 +223,6 @@ def _rows(run: Run) -> Iterator[dict[str, Any]]:
             **parts,
             "total_s": sum(parts.values()),
         }
-
-
-def _victim(failure: Mapping[str, Any]) -> tuple[str, int]:
-    of = "rank" if "rank" in failure else "node"
-    return of, failure[of]
 
 
 def _reached(history: _History, moment: float) -> int:
@@ -296,8 +298,7 @@ def _of_restart(
 
 def _late_s(history: _History, window: Span) -> float:
     """What the first step of the window takes beyond a usual one: a framework may compile in it, though it is done again."""
-    inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
-    first = history.durations[np.flatnonzero(inside)[:1]]
+    first = history.durations[history.inside(window)][:1]
     usual = _usual_durations(history, window[0])
     if not first.size or not usual.size:
         return 0.0
@@ -329,11 +330,8 @@ def _of_regroup(
     again, back = (
         _again(history, high, (first.ready, bound)) if first.ready < bound else (0.0, bound)
     )
-    for regroup in history.regroups:
-        agreed, ready = regroup.within((begin, back))
-        parts["regroup_s"] += agreed
-        parts["load_s"] += ready
-        again -= sum(regroup.within((first.ready, back)))
+    _add_regroups(parts, history, (begin, back))
+    again -= sum(sum(regroup.within((first.ready, back))) for regroup in history.regroups)
     parts["again_s"] = max(0.0, again)
     parts["rest_s"] = (back - begin - worked) - (sum(parts.values()) - parts["unfinished_s"])
     return parts, losses[-1].step, back
@@ -341,7 +339,7 @@ def _of_regroup(
 
 def _again(history: _History, high: int, window: Span) -> tuple[float, float]:
     """Seconds from the first to the last step in the window that had been done before, and when training was back."""
-    later = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
+    later = history.inside(window)
     again = later & (history.steps < high)
     if again.any():
         own = history.spans[again]
@@ -357,7 +355,7 @@ def _add_later(
     With all ranks a step may be slow too, if it is the first after they have joined, or training has begun `anew` with it: a
     framework may compile in it.
     """
-    inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
+    inside = history.inside(window)
     durations, whole = history.durations, history.ranks == history.all_ranks
     usual = _usual_durations(history, begin)
     few = durations[inside & ~whole]
@@ -374,6 +372,10 @@ def _add_later(
     first = [step for step in sorted(firsts) if whole[step]]
     if usual.size:
         parts["slower_s"] += float(np.maximum(0.0, durations[first] - np.median(usual)).sum())
+    _add_regroups(parts, history, window)
+
+
+def _add_regroups(parts: dict[str, float], history: _History, window: Span) -> None:
     for regroup in history.regroups:
         agreed, ready = regroup.within(window)
         parts["regroup_s"] += agreed
@@ -382,9 +384,7 @@ def _add_later(
 
 def _usual_s(history: _History, window: Span) -> float:
     """What the steps in the window would have taken at the median of all steps."""
-    durations = history.spans[:, 1] - history.spans[:, 0]
-    inside = (history.spans[:, 0] >= window[0]) & (history.spans[:, 1] <= window[1])
-    return float(np.median(durations) * (inside.sum() + 1))
+    return float(np.median(history.durations) * (history.inside(window).sum() + 1))
 
 
 def _within(span: Span, window: Span) -> float:

@@ -145,8 +145,8 @@ def _row(run: Run) -> dict[str, Any]:
         "timing_valid": not run.interrupted and not run.cell.is_struck,
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),
-        "duration_s": _duration_s(manifest["duration_s"], wall_s := _wall_s(run)),
-        "wall_s": wall_s,
+        "duration_s": manifest["duration_s"],
+        "wall_s": _wall_s(run),
         "steps": run.steps,
         "steps_per_epoch": run.steps_per_epoch,
         "warmup_steps": run.warmup_steps,
@@ -158,11 +158,6 @@ def _row(run: Run) -> dict[str, Any]:
         **manifest["source"],
         "versions": json.dumps(manifest["versions"], sort_keys=True),
     }
-
-
-def _duration_s(told_s: float | None, wall_s: float | None) -> float | None:
-    """None where the duration is unknown, or impossible: a wall clock was set while an earlier version measured it."""
-    return None if told_s is None or told_s < (wall_s or 0.0) else told_s
 
 
 def _wall_s(run: Run) -> float | None:
