@@ -49,6 +49,11 @@ def test_half_a_second_in_every_epoch_of_ten_steps_of_a_tenth_costs_half(tmp_pat
     assert row["note"] == ""
 
 
+def test_the_wait_of_the_next_save_counts_as_overhead_though_not_as_stall(tmp_path: Path) -> None:
+    row = only_row(tmp_path, *with_baseline(hold_s={"save": 0.25}))
+    assert row["in_run"] == pytest.approx(0.75)
+
+
 def test_the_slowest_rank_counts(tmp_path: Path) -> None:
     def stall_s(rank: int, step: int) -> float:
         return (0.5, 0.7)[rank]

@@ -46,6 +46,11 @@ def test_every_event_of_the_union_is_known_by_its_name() -> None:
     assert "save_failed" in KINDS
 
 
+def test_a_field_that_only_other_versions_have_is_left_out() -> None:
+    stop = KINDS["stop"](step=3)
+    assert from_json({**to_json(stop), "held_bytes": 5}) == stop
+
+
 def test_a_field_without_value_is_left_out() -> None:
     line = to_json(KINDS["phase"](name="build", start_ns=1, end_ns=2))
     assert line == {"event": "phase", "name": "build", "start_ns": 1, "end_ns": 2}

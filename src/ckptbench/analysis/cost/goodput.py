@@ -76,7 +76,8 @@ def _struck_runs(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     seen = 1 - own["run"].map(lineage["never_seen"] / lineage["planned_samples"]).fillna(0.0)
     useful_s = own["baseline"].map(wall_s[baselines]) * seen
     used = own["run"].map(lineage["mean_ranks"]).fillna(own["ranks"]) / own["ranks"]
-    lost = failures.groupby("run")[["total_s", *LOST_PARTS]].sum()
+    parts = ["total_s", *LOST_PARTS]
+    lost = failures.groupby("run")[parts].sum()
     return own.assign(
         baseline_s=own["baseline"].map(wall_s[baselines]),
         undisturbed_s=own["reference"].map(wall_s),
@@ -84,7 +85,7 @@ def _struck_runs(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         used=used,
         used_s=useful_s * used,
         failures=own["run"].map(failures["run"].value_counts()).fillna(0),
-        **{name: own["run"].map(lost[name]).fillna(0.0) for name in lost},
+        **{name: own["run"].map(lost[name]).fillna(0.0) for name in parts},
     )
 
 

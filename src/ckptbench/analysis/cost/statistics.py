@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ class PerRepeat:
     """Shape (repeats,)."""
 
     @classmethod
-    def ratio(cls, above: Sequence[float], below: Sequence[float]) -> PerRepeat:
+    def ratio(cls, above: ArrayLike, below: ArrayLike) -> PerRepeat:
         """Sum over sum, and each repeat's own ratio; NaN of no repeats."""
         numerators, denominators = np.array(above, float), np.array(below, float)
         with np.errstate(divide="ignore", invalid="ignore"):
