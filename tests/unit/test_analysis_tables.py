@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -217,6 +218,14 @@ def test_write_and_sync_of_a_save_behind_training_are_no_parts_of_its_stall(
     assert parts.sum(axis=1).tolist() == pytest.approx(stall["stall_s"].tolist())
     whole_s = stall[["write_s", "sync_s", "checksum_s", "commit_s"]].sum(axis=1)
     assert whole_s.tolist() == pytest.approx([7.0, 7.0])
+
+
+def test_the_slowest_rank_is_the_one_that_is_blocked_the_longest(tmp_path: Path) -> None:
+    """Rank 0 waits later, before the next save."""
+    behind = cell(ranks=2, strategy=PluginSpec("async"), format="safetensors")
+    stalls: Any = {"stall_s": lambda rank, step: (1.0, 1.1)[rank], "hold_s": {"save": 0.5}}
+    stall = tables(tmp_path, FakeRun(cell=behind, durable_s=7.0, **stalls))["stall"]
+    assert stall[["stall_s", "save_hold_s"]].iloc[0].tolist() == pytest.approx([1.0, 0.5])
 
 
 def test_a_resumed_run_is_in_the_training_curves_and_in_no_timing(tmp_path: Path) -> None:
