@@ -11,6 +11,7 @@ from run_folders import FakeRun
 from test_failures_table import killed_once
 
 from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.outcome import outcome as compared
 from ckptbench.analysis.derive import derive
 
 PLANNED = 12 * 3 * BATCH_SIZE
@@ -98,6 +99,16 @@ def test_a_changed_loss_is_told(tmp_path: Path) -> None:
     assert (row["repeats"], row["paired_repeats"], row["compared_repeats"]) == (2, 2, 0)
     assert row["training_loss_difference"] == pytest.approx(0.25)
     assert row["kept"] is False
+
+
+def test_the_same_loss_is_kept_though_neither_run_was_evaluated(tmp_path: Path) -> None:
+    run = shrunken(tmp_path)
+    whole = FakeRun(cell=run.run.cell.reference, steps_per_epoch=6, evaluates=False)
+    collected = collect([run.end(), whole.write(tmp_path)])
+    tables = {**collected, **derive(collected)}
+    tables["training"]["training_loss"] = 0.5
+    (row,) = compared(tables).to_dict("records")
+    assert row["kept"] is True
 
 
 def test_without_an_undisturbed_run_nothing_is_known_of_the_outcome(tmp_path: Path) -> None:
