@@ -60,8 +60,8 @@ def test_a_lost_rank_takes_the_state_of_the_other_one_and_both_end_together(
 ) -> None:
     """That both end with the same parameters is checked when the run is sealed."""
     survivor, victim = traces
-    assert [world.ranks for world in survivor.worlds] == [[0], [0, 1]]
-    assert [world.ranks for world in victim.worlds] == [[0, 1]]
+    assert [world.ranks for world in survivor.memberships] == [[0], [0, 1]]
+    assert [world.ranks for world in victim.memberships] == [[0, 1]]
     assert (len(survivor.starts), len(victim.starts)) == (1, 2)
     alone, together = survivor.regroups
     (joined,) = victim.regroups
