@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from elastic_runs import BATCH_SIZE, Elastic, replaced, shrunken
 from run_folders import FakeRun
@@ -109,6 +110,9 @@ def test_the_same_loss_is_kept_though_neither_run_was_evaluated(tmp_path: Path) 
     tables["training"]["training_loss"] = 0.5
     (row,) = compared(tables).to_dict("records")
     assert row["kept"] is True
+    tables["resume_proof"] = pd.DataFrame({"run": [run.run.cell.id], "bit_equal": [False]})
+    (row,) = compared(tables).to_dict("records")
+    assert row["kept"] is False  # what was compared bit by bit tells
 
 
 def test_without_an_undisturbed_run_nothing_is_known_of_the_outcome(tmp_path: Path) -> None:
