@@ -1,6 +1,6 @@
 """What happens when something goes wrong: one clear error, and nothing measured is lost.
 
-In the real environments: which processes end with which others is what is tested.
+In the real environments where it is tested which processes end with which others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 import yaml
 from checkout import Checkout, launchers_of, ranks_of, wait_for
 from selection import FULL
+from warm.environments import warm_environments
 
 from ckptbench.common.files import file_sha256
 from ckptbench.config.record import StudyRecord
@@ -63,6 +64,7 @@ def test_the_end_of_a_workflow_leads_to_the_tables_without_the_run_that_cannot_s
     matrix = {"interval": ["never", 1], "faults": ["none", {"listed": {"name": "never"}}]}
     content = {**with_("matrix", **matrix), **never, "training": {"steps_per_epoch": 4}}
     write_study(checkout, content)
+    checkout.change_environments(warm_environments())
     failed = checkout.run("runs", study=PYTORCH)
     assert failed.returncode != 0
     end = failed.stdout.rpartition("Exiting because a job execution failed")[2]
