@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies import image as images
+from ckptbench.strategies import timed as timing
 from ckptbench.strategies.state_files import FORMAT, own_name, share_name
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.ranks import RankContext
@@ -236,6 +238,55 @@ def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
     assert version.position == SECOND
     reader(tmp_path / "store", other).load(version)
     assert same(other.tensors(), framework.tensors())
+
+
+class Counting(Bound):
+    """It has a number that is no array, as Chainer's optimizer counts updates."""
+
+    def state(self) -> list[Tensor]:
+        count = Tensor(
+            name="optimizer/steps",
+            shape=(),
+            dtype=np.dtype(np.int64),
+            read=lambda: np.asarray(7),
+            write=lambda array: None,
+        )
+        return [*super().state(), count]
+
+
+def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -> None:
+    framework = bound()
+    framework.__class__ = Counting
+    image = images.Image(framework, rank=0, world_size=1)
+    assert image.is_quick == (way == "native")
+    image.begin(framework.rank_state())
+    image.capture()
+    _, share = image.write(tmp_path, tmp_path / "no spare")
+    assert (tmp_path / share.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
+
+
+@ENGINES
+def test_a_removal_that_no_thread_can_do_is_an_error_of_the_next_save(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under a limit on threads. Else the next save would wait for ever."""
+
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            if "_retain_behind" in self.name:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    framework = built()
+    saving = strategy(engine, tmp_path / "store", framework)
+    for position in (FIRST, SECOND):
+        saving.save(position)
+        saving.settle()
+    monkeypatch.setattr(timing, "threading", SimpleNamespace(Thread=Refused))
+    saving.save(THIRD)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        saving.settle()
+    saving._strategy.close()
 
 
 CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {

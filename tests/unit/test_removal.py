@@ -166,7 +166,9 @@ def test_a_spare_version_that_cannot_be_removed_makes_way_for_the_next(
     assert names(tmp_path) == ["version-00000004", "version-spare.1.removed"]
 
 
-@pytest.mark.parametrize("spare", ["no spare", "a spare", "a link", "a protected one"])
+@pytest.mark.parametrize(
+    "spare", ["no spare", "a spare", "a link", "a protected one", "one with two names"]
+)
 def test_a_file_of_a_removed_version_is_taken_or_else_a_new_one_made(
     tmp_path: Path, spare: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,10 +184,14 @@ def test_a_file_of_a_removed_version_is_taken_or_else_a_new_one_made(
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(os, "rename", refuse)
+    if spare == "one with two names":
+        os.link(old, tmp_path / "linked")
     take(str(old), str(new))
     assert new.read_bytes() == (b"old" if spare == "a spare" else b"")
     assert not new.is_symlink()
     assert (tmp_path / "kept").read_bytes() == b"kept"
+    new.write_bytes(b"new")
+    assert spare != "one with two names" or (tmp_path / "linked").read_bytes() == b"old"
 
 
 MOUNTED = """

@@ -33,6 +33,7 @@ from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import verify_seal
 from ckptbench.runs.trace import whole_events
+from ckptbench.strategies.copying import is_native
 from ckptbench.training.rank import run_rank
 
 MakePlan = Callable[..., Plan]
@@ -55,6 +56,7 @@ def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
     assert manifest["state_bytes"]["model"] == manifest["state_bytes"]["optimizer"] == 4 * 51
     assert manifest["measured_on"] == manifest["device"] == "cpu"
     assert manifest["versions"]["numpy"]
+    assert manifest["versions"]["ckptbench's copy"] == ("native" if is_native() else "numpy")
 
 
 def test_checkpoints_are_gone_when_their_sizes_are_known_unless_kept(

@@ -76,7 +76,10 @@ class Start:
     device: Annotated[str, "`cpu`, or the model of the GPU"]
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
-    versions: Annotated[dict[str, str], "version of every installed distribution, by name"]
+    versions: Annotated[
+        dict[str, str],
+        "version of every installed distribution, by name; and `ckptbench's copy`: `native` or `numpy`",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +180,7 @@ class Written:
 
     moment: ClassVar = "once for each save and level"
     step: Step
-    level: Annotated[str, "where the version lies: `shared`"]
+    level: Annotated[str, "where the version lies: `memory`, `node` or `shared`"]
     at_ns: Ns
     files: Annotated[list[File], "each with `name`, `kind`, `rank` and `bytes`"]
 

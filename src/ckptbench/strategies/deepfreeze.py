@@ -42,7 +42,7 @@ from ckptbench.strategies.state_files import load_shares
 
 
 class DeepFreeze(Strategy):
-    """Returns at once. The update that follows waits for the capture."""
+    """Returns when the state is copied natively, or else at once: then the update that follows waits for the copy."""
 
     def __init__(self, context: StrategyContext) -> None:
         super().__init__(context)

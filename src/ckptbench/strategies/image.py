@@ -65,7 +65,7 @@ class Image:
     @property
     def is_quick(self) -> bool:
         """Whether the threads that train copy faster than a thread beside them would: natively, from memory of the host."""
-        return is_native() and all(tensor.in_place for tensor in self._state)
+        return is_native() and all(map(_is_at_hand, self._state))
 
     def begin(self, own: Arrays) -> None:
         """Take the own state. Nothing may be in writing.
@@ -165,15 +165,20 @@ class _FileImage:
         return checksum.hexdigest()
 
 
+def _is_at_hand(tensor: Tensor) -> bool:
+    """Whether reading the tensor takes no time: it lies in the host's memory, or is one number."""
+    return tensor.in_place or (tensor.shape == () and tensor.begin_copy is None)
+
+
 def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
     """The first tensor in which two states differ."""
-    then, there = ({each.name: each for each in layouts} for layouts in (before, now))
-    for name in (*then, *there):
-        if name not in then:
+    earlier, later = ({each.name: each for each in layouts} for layouts in (before, now))
+    for name in (*earlier, *later):
+        if name not in earlier:
             return f"{name} was made after the framework was built"
-        if name not in there:
+        if name not in later:
             return f"{name} is no longer there"
-        old, new = then[name], there[name]
+        old, new = earlier[name], later[name]
         if old != new:
             return f"{name} had shape {old.shape} and type {old.dtype}, and now has {new.shape} and {new.dtype}"
     return "the order of the tensors has changed"

@@ -1,6 +1,7 @@
 """The measurement of a strategy: the clocks, the sync and the commit, the same for every strategy.
 
-The stall of a checkpoint is the duration of its `save` event plus the durations of its `hold` events.
+The stall of a checkpoint is the duration of its `save` event and of its `hold` events, but for those in which the next save
+or the end of training waited.
 
 The files of a blocking strategy are written when its `save` returns. Then the training thread also syncs and
 commits, and the ranks wait for one another in the recovery's barrier (by default the framework's). A commit
@@ -319,7 +320,15 @@ class TimedCheckpointer:
         """Remove old versions in a thread, if there are any and this rank commits. Call it when the save is finished."""
         own = [level for level in pending.share.written if self._commits(level)]
         if any(self._stores[level].surplus() for level in own):
-            threading.Thread(target=self._retain_behind, args=(pending, own), daemon=True).start()
+            removing = threading.Thread(
+                target=self._retain_behind, args=(pending, own), daemon=True
+            )
+            try:
+                removing.start()
+            except (
+                RuntimeError
+            ) as error:  # a limit on threads: the next save raises it, and does not wait for ever
+                pending.removed.set_exception(error)
         else:
             pending.removed.set_result(None)
 

@@ -38,7 +38,8 @@ def _stop_direct(descriptor: int) -> bool:
 
 
 def take(spare: str, path: str) -> None:
-    """Give the file `spare` its new name `path`, or make a new file where it is not there, is protected or cannot be written."""
+    """Give the file `spare` its new name `path`, or make a new file: where it is not there, cannot be written, or has another
+    name too, by which somebody keeps it (`cp -al`)."""
     try:
         os.rename(spare, path)
     except OSError:
@@ -46,7 +47,9 @@ def take(spare: str, path: str) -> None:
     else:
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
-            return
+            if os.stat(path).st_nlink == 1:
+                return
         except OSError:
-            os.unlink(path)
+            pass  # protected, or a link
+        os.unlink(path)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))

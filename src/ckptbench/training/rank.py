@@ -26,6 +26,7 @@ from ckptbench.runs.events import End, Phase, Start
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
+from ckptbench.strategies.copying import is_native
 from ckptbench.training.loop import Stopped, Trainer
 from ckptbench.world.joining import join_ranks
 from ckptbench.world.link import Link
@@ -171,11 +172,12 @@ def _record_start(recorder: Recorder, plan: Plan, world: RankContext, framework:
 
 
 def _versions() -> dict[str, str]:
-    """Every distribution that is installed in this environment, with its version."""
-    return {
+    """Every distribution that is installed in this environment, with its version, and how saves in the background copy."""
+    found = {
         distribution.metadata["Name"]: distribution.version
         for distribution in metadata.distributions()
     }
+    return {**found, "ckptbench's copy": "native" if is_native() else "numpy"}
 
 
 def main(arguments: list[str] | None = None) -> int:

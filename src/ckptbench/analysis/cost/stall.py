@@ -37,7 +37,7 @@ STALL = Table(
         LEVELS_REACHED,
         Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
         Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; else the capture is"),
-        Column("stall_s", "number", "s", "the training loop was blocked, on the rank that was blocked the longest, `save_hold_s` included"),
+        Column("stall_s", "number", "s", "the training loop was blocked, on the rank for which this and `save_hold_s` were the longest"),
         Column("capture_s", "number", "s", "of the stall: the save itself, where the strategy does not block; else 0"),
         Column("write_s", "number", "s", "until the framework's own write returned"),
         Column("sync_s", "number", "s", "from then until the files were on stable storage"),
