@@ -107,6 +107,24 @@ def test_the_version_is_the_state_of_its_step_though_training_went_on(
     assert same(other.tensors(), then.tensors())
 
 
+@ENGINES
+@pytest.mark.parametrize("way", ["native"], indirect=True)
+def test_a_native_copy_is_made_by_the_thread_that_trains(tmp_path: Path, engine: str) -> None:
+    framework = built()
+    saving = strategy(engine, tmp_path / "store", framework)
+    threads, image = [], saving._strategy._image  # type: ignore[attr-defined]
+    capture = image.capture
+
+    def captured() -> None:
+        threads.append(threading.current_thread())
+        capture()
+
+    image.capture = captured
+    saving.save(FIRST)
+    saving.close()
+    assert threads == [threading.main_thread()]
+
+
 @CAPTURES_BESIDE
 def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) -> None:
     """The capture goes on only when the update waits for it."""

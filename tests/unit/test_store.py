@@ -17,7 +17,13 @@ from strategies import IDENTITY
 from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.checksum import ALGORITHM
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import MANIFEST, Version, open_version, read_version
+from ckptbench.checkpoints.version import (
+    MANIFEST,
+    Version,
+    checksums_of,
+    open_version,
+    read_version,
+)
 from ckptbench.common.errors import CheckpointError
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -202,3 +208,23 @@ def test_the_manifest_names_every_file_with_its_checksum(tmp_path: Path) -> None
         "model.bin": 32,
         "rank-0.safetensors": 32,
     }
+
+
+def test_a_manifest_that_cannot_be_written_is_an_error_of_the_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "write_manifest", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        write(CheckpointStore(tmp_path, keep=1), 1)
+
+
+def test_a_checksum_that_is_known_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "file_checksum", fails)
+    store = CheckpointStore(tmp_path, keep=1)
+    (store.staging(1) / "model").touch()
+    files = [File(name="model", kind="state", bytes=0, checksum="0" * 32)]
+    position = Position(step=1, epoch=0, step_in_epoch=1)
+    version = commit(store, store.staging(1), files, position, format="bin")
+    assert checksums_of(version.folder) == {"model": "0" * 32}
