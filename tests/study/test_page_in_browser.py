@@ -217,7 +217,7 @@ def test_costs_grow_with_the_number_of_gpus_as_storage_does(
 def test_another_rate_has_its_own_draws(browser: Browser, rates: dict[str, FailureRate]) -> None:
     choose(browser, "from", titled(browser, PYTORCH, "restart"))
     enter(browser, "gpus", "3000")
-    choose(browser, "rate", rates["log"].title)
+    choose(browser, "rate", rates["log"].file.title)
     enter(browser, "now", "75 steps")
     assert_shows(browser, of_python("restart", rates["log"], 3000, 75), "native")
 
@@ -291,7 +291,7 @@ def test_an_answer_that_cannot_be_told_is_not_told(
     browser.run("start.rates.find(({name}) => name === 'log').draws = start.draws.length")
     spread = (10 ** np.linspace(1, 7, sampling.DRAWS)).tolist()
     browser.run("ALL_DRAWS.push(new Float64Array(arguments[0]))", spread)
-    choose(browser, "rate", rates["log"].title)
+    choose(browser, "rate", rates["log"].file.title)
     assert "cannot be told" in browser.element("sentence").text
     assert browser.element("save-steps").text == ""
 
