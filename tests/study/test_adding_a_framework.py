@@ -21,8 +21,6 @@ DRAWN = "results/figures/overhead.pdf"
 DRIFT = (
     "tests/unit/test_docs.py", "tests/unit/test_rooms.py",
     "tests/unit/test_environments.py::test_a_lock_holds_versions_with_hashes_and_no_sources",
-    "tests/unit/test_config.py::test_the_schema_is_the_one_of_the_models",
-    "tests/unit/test_analysis_tables.py::test_the_page_on_tables_is_that_of_the_registry",
     "tests/unit/test_figures_kit.py::test_every_framework_has_a_name_a_colour_and_a_marker_of_its_own",
 )  # fmt: skip
 # What a reader sees of the framework: run with the source of the copy.

@@ -156,6 +156,15 @@ def get_tables(names):
     return expand(f"{TABLES_FOLDER}/{{table}}.parquet", table=names)
 
 
+# Functions, as the linter would take these for prefixes of outputs that are written twice.
+def get_stem(wildcards, output):
+    return output.pdf.removesuffix(".pdf")
+
+
+def get_tables_folder(wildcards):
+    return TABLES_FOLDER
+
+
 def get_figures(names):
     return expand(
         f"{RESULTS}/figures/{{figure}}.{{format}}",

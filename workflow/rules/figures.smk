@@ -28,8 +28,8 @@ for figure, entry in FIGURES.items():
         params:
             figure=figure,
             own="--own" if IS_OWN else "",
-            tables=TABLES_FOLDER,
-            stem=f"{RESULTS}/figures/{figure}",
+            tables=get_tables_folder,
+            stem=get_stem,
         message:
             f"figure {figure}"
         shell:
@@ -50,7 +50,7 @@ rule write_answer:
     localrule: True
     params:
         options=ANSWER_OPTIONS,
-        tables=TABLES_FOLDER,
+        tables=get_tables_folder,
     message:
         "the answer: how often to checkpoint"
     shell:
