@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from in_process import die_after, in_job, interrupt, last_digest, stop_after, versions
@@ -88,11 +87,10 @@ def test_versions_that_cannot_be_removed_cost_no_result(
     plan = make_plan("s1", keep=1)
     commit = CheckpointStore.commit
 
-    def hold(store: CheckpointStore, *arguments: Any, **named: Any) -> Version:
-        version = commit(store, *arguments, **named)
+    def hold(store: CheckpointStore, staging: Path, version: Version) -> None:
+        commit(store, staging, version)
         if version.position.step == 5:
             busy.hold(version.folder)
-        return version
 
     monkeypatch.setattr(CheckpointStore, "commit", hold)
     run_cell(plan, execution)

@@ -31,11 +31,19 @@ class Identity:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The identity whose fields are among those of `content`. Raises ValueError if one is missing."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        if missing := [name for name in names if name not in content]:
-            raise ValueError(f"{', '.join(missing)} is missing")
-        return cls(**{name: content[name] for name in names})
+        """The identity whose fields are among those of `content`. Raises ValueError if one is missing or of another type."""
+        match content:
+            case {
+                "run_id": str(),
+                "cell": dict(),
+                "training": dict(),
+                "dataset_sha256": str(),
+                "lock_sha256": str(),
+            }:
+                return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
+        raise ValueError(
+            "run_id, cell, training, dataset_sha256 or lock_sha256 is missing or wrong"
+        )
 
     def another_training(self, own: Self) -> str:
         """The fields in which this is another training than `own`, with both values. Empty: it is the same training."""
