@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT, Checkout
 
-STUDY = "config/studies/mine.yaml"
+STUDY = "config/mine.yaml"
 LEFT_OUT = (".git", ".venv", ".environments", ".snakemake", "results", "__pycache__", ".*_cache")
 DRAWN = "results/figures/overhead.pdf"
 DRIFT = (
