@@ -22,6 +22,7 @@ from test_native import FIRST, SECOND, built, newest, same
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.small_floats import SMALL_FLOATS
 from ckptbench.frameworks.contract import Sgd, Tensor
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
@@ -321,6 +322,10 @@ CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
     "of another type": (
         lambda f: f.weights.update({"head.bias": np.ones(3, np.int32)}),
         r"model/head.bias had shape \(3,\) and type float32, and now has \(3,\) and int32",
+    ),
+    "of a type that NumPy lacks": (
+        lambda f: f.weights.update({"head.bias": np.ones(3, SMALL_FLOATS["bfloat16"])}),
+        r"model/head.bias had shape \(3,\) and type float32, and now has \(3,\) and bfloat16",
     ),
 }
 """What no longer fits the memory that was made for the saves, and the words of its refusal."""

@@ -19,6 +19,7 @@ from ckptbench.checkpoints.pieces import (
     write_pieces,
 )
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.small_floats import SMALL_FLOATS
 
 TENSORS = [
     Layout(name="model/a.kernel", shape=(3, 5), dtype=np.dtype("float32")),
@@ -27,6 +28,8 @@ TENSORS = [
     Layout(name="optimizer/a.kernel", shape=(101,), dtype=np.dtype("float64")),
     Layout(name="optimizer/steps", shape=(), dtype=np.dtype("int64")),
 ]
+SMALL = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
+"""Types that NumPy lacks, and safetensors' names of them."""
 TOTAL = sum(tensor.nbytes for tensor in TENSORS)
 
 
@@ -70,6 +73,21 @@ def test_a_file_is_one_that_safetensors_opens(tmp_path: Path) -> None:
     assert found[cut.key].tobytes() == bytes_of(cut.tensor)[cut.bytes].tobytes()
     with safetensors.safe_open(path, framework="np") as file:
         assert json.loads(file.metadata()[cut.tensor.name]) == [101]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_type_that_numpy_lacks_has_its_name_of_safetensors_and_is_read_again(
+    tmp_path: Path, name: str
+) -> None:
+    tensor = Layout(name="w", shape=(3, 5), dtype=SMALL_FLOATS[name])
+    pieces = [share_of([tensor], rank, 2)[0] for rank in (0, 1)]
+    for rank, piece in enumerate(pieces):
+        values = np.arange(piece.nbytes, dtype=np.uint8)
+        write_pieces(tmp_path / str(rank), [piece], [values])
+        ((found, read),) = read_pieces(tmp_path / str(rank))
+        assert (found, read.tobytes()) == (piece, values.tobytes())
+        with safetensors.safe_open(tmp_path / str(rank), framework="np") as file:
+            assert file.get_slice(piece.key).get_dtype() == SMALL[name]
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.small_floats import SMALL_FLOATS, name_of
 
 ALIGNMENT = 4096
 """The length of a file is a multiple of it, so that all of it can be written past the page cache."""
@@ -29,13 +30,22 @@ LONGEST_HEADER = 100_000_000
 BUFFERS = 1024
 """How many buffers one call may write. Linux's limit."""
 
-_CODES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
-    "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
+_DTYPES = {
+    **{
+        code: np.dtype(name)
+        for code, name in (
+            ("BOOL", "bool"), ("U8", "uint8"), ("I8", "int8"), ("U16", "uint16"), ("I16", "int16"), ("U32", "uint32"),
+            ("I32", "int32"), ("U64", "uint64"), ("I64", "int64"), ("F16", "float16"), ("F32", "float32"), ("F64", "float64"),
+        )
+    },
+    "BF16": SMALL_FLOATS["bfloat16"],
+    "F8_E4M3": SMALL_FLOATS["float8_e4m3fn"],
+    "F8_E5M2": SMALL_FLOATS["float8_e5m2"],
 }  # fmt: skip
+"""By the names that safetensors has for them."""
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _PART = re.compile(r"(.+)\[(\d+):(\d+)\]")
 """The name of a part of a tensor in a file."""
-_DTYPES = {code: np.dtype(name) for name, code in _CODES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +133,7 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
     for piece in pieces:
         shape = piece.tensor.shape if piece.is_whole else (piece.stop - piece.start,)
         entries[piece.key] = {
-            "dtype": _CODES[piece.tensor.dtype.name],
+            "dtype": _CODES[piece.tensor.dtype],
             "shape": list(shape),
             "data_offsets": [offset, offset + piece.nbytes],
         }
@@ -134,11 +144,9 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
 
 
 def _check_readable(tensor: Layout) -> None:
-    if (
-        tensor.dtype not in _DTYPES.values()
-    ):  # also where the bytes of its numbers are in another order
+    if tensor.dtype not in _CODES:  # also where the bytes of its numbers are in another order
         raise CheckpointError(
-            f"{tensor.name} has the type {tensor.dtype}, which files of shares do not have: use the strategy native"
+            f"{tensor.name} has the type {name_of(tensor.dtype)}, which files of shares do not have: use the strategy native"
         )
     if tensor.name == "__metadata__" or _PART.fullmatch(tensor.name):
         raise CheckpointError(

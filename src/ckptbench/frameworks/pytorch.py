@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.small_floats import SMALL_FLOATS, name_of
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
@@ -261,7 +262,7 @@ class PyTorch(Framework):
         if self._device.type == "cuda":
             torch.cuda.set_rng_state(torch.from_numpy(state["random/cuda"]), self._device)
         for name, buffer in self.module.named_buffers():
-            buffer.copy_(torch.from_numpy(state[f"buffer/{name}"]))
+            buffer.copy_(_from_numpy(state[f"buffer/{name}"], buffer.dtype))
 
     def device(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
@@ -400,9 +401,8 @@ def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
 
 def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
     values = tensor.detach()
-    on_host = (
-        values.numpy() if copying is None else None
-    )  # made once, because saves make training wait
+    # Made once, because saves make training wait.
+    on_host = _to_numpy(values) if copying is None else None
 
     def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
         """Every step ends with a synchronized device, so the values are there when a copy begins."""
@@ -411,13 +411,13 @@ def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) 
             torch.from_numpy(target).copy_(flat[part], non_blocking=True)
 
     def write(array: NDArray[np.generic]) -> None:
-        values.copy_(torch.from_numpy(array))
+        values.copy_(_from_numpy(array, values.dtype))
 
     return Tensor(
         name=name,
         shape=tuple(values.shape),
         dtype=_numpy_type(values.dtype),
-        read=lambda: values.cpu().numpy() if on_host is None else on_host,
+        read=lambda: _to_numpy(values.cpu()) if on_host is None else on_host,
         write=write,
         in_place=copying is None and values.is_contiguous(),
         begin_copy=None if copying is None else begin_copy,
@@ -425,8 +425,27 @@ def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) 
 
 
 @functools.cache
-def _numpy_type(dtype: torch.dtype) -> np.dtype[np.generic]:
-    return np.dtype(str(dtype).removeprefix("torch."))
+def _numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
+    name = str(dtype).removeprefix("torch.")
+    return SMALL_FLOATS.get(name) or np.dtype(name)
+
+
+def _to_numpy(tensor: torch.Tensor) -> NDArray[np.generic]:
+    """The tensor's own memory as an array."""
+    own = _numpy_type(tensor.dtype)
+    if own.names is None:
+        return tensor.numpy()
+    return tensor.view(getattr(torch, own[0].name)).numpy().view(own)
+
+
+def _from_numpy(array: NDArray[np.generic], dtype: torch.dtype) -> torch.Tensor:
+    """The array's own memory as a tensor. Raises ValueError if its numbers are of another type."""
+    own = _numpy_type(dtype)
+    if array.dtype != own:
+        raise ValueError(f"the numbers are {name_of(array.dtype)}, not {name_of(own)}")
+    if own.names is None:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(own[0])).view(dtype)
 
 
 def _gradient(parameter: nn.Parameter) -> NDArray[np.float32]:
@@ -436,7 +455,7 @@ def _gradient(parameter: nn.Parameter) -> NDArray[np.float32]:
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.generic]:
-    return tensor.detach().cpu().numpy().copy()
+    return _to_numpy(tensor.detach().cpu()).copy()
 
 
 def _save_torch(framework: PyTorch, path: Path) -> None:
@@ -472,13 +491,16 @@ def _load_safetensors(framework: PyTorch, path: Path) -> None:
 def _save_hdf5(framework: PyTorch, path: Path) -> None:
     with h5py.File(path, "w") as file:
         for name, tensor in framework.flat_state().items():
-            file[name] = tensor.detach().cpu().numpy()
+            file[name] = _to_numpy(tensor.detach().cpu())
 
 
 def _load_hdf5(framework: PyTorch, path: Path) -> None:
     with h5py.File(path, "r") as file:
         framework.load_flat_state(
-            {name: torch.from_numpy(np.asarray(file[name])) for name in framework.flat_state()}
+            {
+                name: _from_numpy(np.asarray(file[name]), tensor.dtype)
+                for name, tensor in framework.flat_state().items()
+            }
         )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ckptbench.checkpoints.checksum import Checksum
 from ckptbench.checkpoints.pieces import Layout, Piece, header_of
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, Tensor
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import TrainingState
@@ -180,5 +181,8 @@ def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
             return f"{name} is no longer there"
         old, new = earlier[name], later[name]
         if old != new:
-            return f"{name} had shape {old.shape} and type {old.dtype}, and now has {new.shape} and {new.dtype}"
+            return (
+                f"{name} had shape {old.shape} and type {name_of(old.dtype)}, and now has {new.shape} and "
+                f"{name_of(new.dtype)}"
+            )
     return "the order of the tensors has changed"

@@ -27,6 +27,7 @@ from ckptbench.checkpoints.pieces import (
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import blame
+from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, Tensor, reading
 from ckptbench.runs.events import File
 from ckptbench.strategies.contract import TrainingState, written_file
@@ -180,8 +181,8 @@ def _check_fit(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> None:
     tensor = tensors[name]
     if (piece.tensor.shape, piece.tensor.dtype) != (tensor.shape, tensor.dtype):
         raise ValueError(
-            f"{name} has shape {piece.tensor.shape} and type {piece.tensor.dtype} in {path.name}, here "
-            f"{tensor.shape} and {tensor.dtype}"
+            f"{name} has shape {piece.tensor.shape} and type {name_of(piece.tensor.dtype)} in {path.name}, here "
+            f"{tensor.shape} and {name_of(tensor.dtype)}"
         )
 
 

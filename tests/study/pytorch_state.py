@@ -1,0 +1,138 @@
+"""What `test_pytorch_state.py` asks of the own strategies over PyTorch; run by `ranks.run_scenario` as one process a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from scenario import Scenario, open_strategy
+from scenarios import main
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import Version
+from ckptbench.frameworks.contract import Arrays
+from ckptbench.frameworks.pytorch import MOMENTUM, PyTorch
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.runs.position import Position
+from ckptbench.strategies import image as images
+from ckptbench.strategies.copying import is_native
+from ckptbench.world.ranks import RankContext
+
+BY_NUMPY = " by NumPy"
+OWN = ("sharded", "async", "deepfreeze", f"async{BY_NUMPY}", f"deepfreeze{BY_NUMPY}")
+"""The strategies whose files `safetensors` reads, and ways to copy."""
+SAVED = Position(step=1, epoch=0, step_in_epoch=1)
+
+
+def _cast(dtype: torch.dtype) -> Callable[[PyTorch], None]:
+    def change(framework: PyTorch) -> None:
+        framework.module.to(dtype)
+        for parameter, slots in framework.optimizer.state.items():
+            slots[MOMENTUM] = torch.zeros_like(parameter)
+
+    return change
+
+
+KINDS: dict[str, Callable[[PyTorch], None]] = {
+    "bfloat16": _cast(torch.bfloat16),
+    "float8_e4m3fn": _cast(torch.float8_e4m3fn),
+    "float8_e5m2": _cast(torch.float8_e5m2),
+}
+"""What is done to the network and the optimizer after they were built."""
+
+
+def states(framework: str, world: RankContext, folder: Path) -> Arrays:
+    """By kind of state and way to save, the names of the tensors that are not `loaded` as they were `saved`, bit for bit.
+
+    Ways are OWN, and the formats of `native`. `read`: what `safetensors` does not find in the files of OWN as it was saved.
+    """
+    scenario = Scenario(framework, world, "small_cnn")
+    found: Arrays = {}
+    for kind, change in KINDS.items():
+        for way in (*OWN, *scenario.framework.formats):
+            scenario.build()
+            change(scenario.framework)
+            told = _saved_and_loaded(scenario, way, folder / f"{kind}-{way}")
+            found |= {f"{kind}/{way}/{what}": value for what, value in told.items()}
+    return found
+
+
+def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
+    framework: Any = scenario.framework
+    saving = open_strategy(
+        PluginSpec(way.removesuffix(BY_NUMPY) if way in OWN else "native"),
+        framework,
+        scenario.world,
+        format="safetensors" if way in OWN else way,
+        store=CheckpointStore(folder, keep=1),
+    )
+    images.is_native = (lambda: False) if way.endswith(BY_NUMPY) else is_native
+    saving.ready()
+    _overwrite(framework, seed=1)
+    then, own = _tensors(framework), framework.rank_state()
+    saving.save(SAVED)
+    if saving.hook is not None:
+        saving.hook()
+    _overwrite(framework, seed=2)
+    saving.settle()
+    framework.barrier()
+    ((_, version),) = saving.versions()
+    saving.load(version)
+    now, own_now = _tensors(framework), framework.rank_state()
+    saving.close()
+    assert all(own[name].tobytes() == own_now[name].tobytes() for name in own)
+    read = _read(version) if way in OWN else then
+    return {
+        "saved": np.asarray(list(then)),
+        "loaded": np.asarray([n for n in then if not _same(then[n], now[n])], str),
+        "read": np.asarray([n for n in then if not _same(then[n], read.get(n))], str),
+    }
+
+
+def _tensors(framework: PyTorch) -> dict[str, torch.Tensor]:
+    """Copies of parameters and momenta, by their names in the state."""
+    parameters = {f"model/{name}": each for name, each in framework._parameters()}
+    momenta = {f"optimizer/{name}": each for name, each in framework._momenta()}
+    return {name: each.detach().clone() for name, each in {**parameters, **momenta}.items()}
+
+
+@torch.no_grad()
+def _overwrite(framework: PyTorch, seed: int) -> None:
+    """Give all parameters, momenta and buffers other values, as a step does."""
+    draw = torch.Generator().manual_seed(seed)
+    own = [*framework._buffers(), *framework.module.named_buffers()]
+    for _, tensor in (*framework._parameters(), *framework._momenta(), *own):
+        values = torch.randn(tensor.shape, generator=draw)
+        tensor.copy_(values if tensor.dtype.is_floating_point else torch.tensor(seed))
+
+
+def _read(version: Version) -> dict[str, torch.Tensor]:
+    """The tensors of the shares as `safetensors` opens them, those that are cut put together."""
+    parts: dict[str, torch.Tensor] = {}
+    for file in version.files.values():
+        if file.kind == "state":
+            parts |= load_file(version.folder / file.name)
+    whole = {name: tensor for name, tensor in parts.items() if "[" not in name}
+    cut = {name.partition("[")[0] for name in parts.keys() - whole.keys()}
+    for name in cut:
+        own = [part for part in parts if part.startswith(f"{name}[")]
+        whole[name] = torch.cat([parts[part] for part in sorted(own, key=_start)])
+    return whole
+
+
+def _start(part: str) -> int:
+    return int(part.partition("[")[2].partition(":")[0])
+
+
+def _same(first: torch.Tensor, second: torch.Tensor | None) -> bool:
+    if second is None or first.dtype != second.dtype:
+        return False
+    return torch.equal(*(each.contiguous().view(-1).view(torch.uint8) for each in (first, second)))
+
+
+if __name__ == "__main__":
+    main({"states": states})
