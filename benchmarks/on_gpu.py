@@ -182,24 +182,23 @@ def _restarted(device: str, strategy: str) -> bool:
     framework = _framework(device, deterministic=True)
     with tempfile.TemporaryDirectory() as folder:
         saver = Saver(strategy, framework, one_rank(device), Path(folder, "versions"), keep=2)
-        timed = saver.timed
-        framework.before_update = timed.hook
+        framework.before_update = saver.hook
         _build(framework)
-        timed.ready()
+        saver.ready()
         _train(framework, 0, 3)
         then = _state(framework)
-        saver.save()
+        saver.save_next()
         _train(framework, 3, 5)
         ended = _state(framework)
-        timed.settle()
+        saver.settle()
         version = saver.store.newest()
         assert version is not None
         _train(framework, 5, 7)
-        timed.load(version)
+        saver.load(version)
         loaded = _state(framework)
         _train(framework, 3, 5)
         again = _state(framework)
-        timed.close()
+        saver.close()
     return loaded == then and again == ended
 
 

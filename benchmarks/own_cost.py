@@ -102,8 +102,8 @@ def one_run(
 ) -> Run:
     plain = PlainScript(folder / "plain", training.framework, options.keep)
     own = Saver(NATIVE.name, training.framework, one_rank(), folder / "own", keep=options.keep)
-    own.timed.ready()
-    savers: dict[str, Callable[[], None]] = {OWN: own.save, PLAIN: plain.save}
+    own.ready()
+    savers: dict[str, Callable[[], None]] = {OWN: own.save_next, PLAIN: plain.save}
     run: Run = {OWN: [], PLAIN: []}
     for _ in range(options.checkpoints):
         for name in draw.sample(sorted(savers), len(savers)):
@@ -112,7 +112,7 @@ def one_run(
             saved = time.perf_counter()
             training.train(options.steps)
             run[name].append((saved - begun, time.perf_counter() - saved))
-    own.timed.close()
+    own.close()
     shutil.rmtree(folder)
     os.sync()
     return run

@@ -7,6 +7,10 @@ the same round's block without checkpoints is the total overhead: stall, slowdow
 strategy saves once while nothing trains. A pair of blocks in which other programs used more than `OTHERS` of a core is left
 out and counted.
 
+The variant `disk` is the least that any engine can cost here: it copies nothing, and a thread writes as many bytes as the
+state has, past the page cache. `above disk` is what a strategy costs beyond that. On a virtual machine the host's work for its
+disk can take the processors that train (`stolen`, in cores): then `disk` costs a large part of a step.
+
     PYTHONPATH=src .environments/pytorch/bin/python benchmarks/strategies.py --strategies native,deepfreeze,deepfreeze@numpy
 
 `@numpy` does without the native copy. It needs NumPy, PyTorch and ckptbench's own files, and makes everything else itself.
@@ -24,6 +28,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from multiprocessing.connection import Connection
@@ -32,21 +37,30 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from ratio import median_interval
 from training import RESULTS, Saver, Training
 
+from ckptbench.checkpoints.store import fsync
+from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.registry import STRATEGIES, load
 from ckptbench.runs.trace import Checkpoint, read_trace
-from ckptbench.strategies.copying import WAY
+from ckptbench.strategies.contract import done
+from ckptbench.strategies.copying import WAY, kept_memory
+from ckptbench.strategies.writer import write_file
 from ckptbench.world.joining import pin
 from ckptbench.world.ranks import RankContext
 
-NONE = "none"
+NONE, DISK = "none", "disk"
 KEEP = 2
 SETTLING = KEEP + 2
 """Checkpoints of every strategy before the first round: from then on those that recycle files do."""
 OTHERS = 0.1
 TICKS = os.sysconf("SC_CLK_TCK")
+STOLEN = 7
+"""The place of the stolen time in the first line of /proc/stat (man 5 proc_stat)."""
+DIRECT_ALIGNMENT = 4096
+"""Bytes: a file that is written past the page cache has a multiple of it."""
 
 
 def main() -> None:
@@ -95,19 +109,24 @@ def _run(
     options: argparse.Namespace, folder: Path
 ) -> tuple[dict[str, Any], dict[str, tuple[int, list[int]]]]:
     """All that is no trace's, and what `Bench.first` says of each variant."""
-    names = [NONE, *chosen(options)]
+    names = [NONE, DISK, *chosen(options)]
     order = random.Random(0)
-    blocks: dict[str, list[float]] = {name: [] for name in names}
-    others: dict[str, list[float]] = {name: [] for name in names}
+    measured: dict[str, dict[str, list[float]]] = {
+        name: {"block_s": [], "others": [], "stolen": []} for name in names
+    }
     with ExitStack() as stack:
         variants = {name: stack.enter_context(running(name, options, folder)) for name in names}
         for _ in range(options.rounds):
             order.shuffle(names)
             for name in names:
-                before, started = _used_by_others(variants), time.perf_counter()
-                blocks[name].append(max(variants[name].all("block")))
-                used = _used_by_others(variants) - before
-                others[name].append(used / (time.perf_counter() - started))
+                others_s, stolen_s, started = *_used_by_others(variants), time.perf_counter()
+                measured[name]["block_s"].append(max(variants[name].all("block")))
+                took_s, (others_now_s, stolen_now_s) = (
+                    time.perf_counter() - started,
+                    _used_by_others(variants),
+                )
+                measured[name]["others"].append((others_now_s - others_s) / took_s)
+                measured[name]["stolen"].append((stolen_now_s - stolen_s) / took_s)
             for name in names:
                 variants[name].all("save_idle")
         device = variants[NONE].all("device")[0]
@@ -120,11 +139,9 @@ def _run(
         "device": device,
         "torch": torch.__version__,
         **settings,
-        "none_s": blocks[NONE],
-        "none_others": others[NONE],
-        "strategies": {
-            name: {"block_s": blocks[name], "others": others[name]} for name in chosen(options)
-        },
+        NONE: measured[NONE],
+        DISK: measured[DISK],
+        "strategies": {name: measured[name] for name in chosen(options)},
     }
     return found, first
 
@@ -193,10 +210,12 @@ class Bench:
         self._options = options
         self._training = Training(world, options.model, options.batch)
         self._framework = self._training.framework
-        self._saver: Saver | None = None
-        if strategy != NONE:
+        self._saver: Saver | DiskAlone | None = None
+        if strategy == DISK:
+            self._saver = DiskAlone(self._framework, world, folder)
+        elif strategy != NONE:
             self._saver = Saver(strategy, self._framework, world, folder, keep=KEEP)
-            self._framework.before_update = self._saver.timed.hook
+            self._framework.before_update = self._saver.hook
         self._idle: list[int] = []
         self._settled = 0
 
@@ -204,11 +223,11 @@ class Bench:
         self._training.train(5)
         if self._saver is None:
             return
-        self._saver.timed.ready()
+        self._saver.ready()
         for _ in range(SETTLING):
-            self._saver.save()
+            self._saver.save_next()
             self._training.train(1)
-            self._saver.timed.settle()
+            self._saver.settle()
         self._settled = self._saver.saves
 
     def block(self) -> float:
@@ -218,18 +237,18 @@ class Bench:
         started = time.perf_counter()
         for _ in range(self._options.checkpoints):
             if self._saver is not None:
-                self._saver.save()
+                self._saver.save_next()
             self._training.train(self._options.interval)
         if self._saver is not None:
-            self._saver.timed.settle()
+            self._saver.settle()
         self._framework.barrier()
         return time.perf_counter() - started
 
     def save_idle(self) -> None:
         if self._saver is not None:
             self._idle.append(self._saver.saves + 1)
-            self._saver.save()
-            self._saver.timed.settle()
+            self._saver.save_next()
+            self._saver.settle()
 
     def first(self) -> tuple[int, list[int]]:
         """The checkpoints before the first round, and which of the others were saved while nothing trained."""
@@ -240,17 +259,47 @@ class Bench:
 
     def close(self) -> None:
         if self._saver is not None:
-            self._saver.timed.close()
+            self._saver.close()
         self._framework.close()
 
 
-def _used_by_others(variants: dict[str, Variant]) -> float:
-    """Seconds of processor time since the machine began, of all but the ranks and this process."""
-    busy = sum(
-        map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:4])
-    )
+class DiskAlone:
+    """A rank's part of the state's bytes, written by a thread while the next step computes: nothing is copied or checked."""
+
+    def __init__(self, framework: PyTorch, world: RankContext, folder: Path) -> None:
+        nbytes = sum(tensor.nbytes for tensor in framework.state()) // world.world_size
+        self._memory = kept_memory(-(-nbytes // DIRECT_ALIGNMENT) * DIRECT_ALIGNMENT)
+        self._folder = folder.with_name(f"{folder.name}-{world.rank}")
+        self._writing = ThreadPoolExecutor(1)
+        self._written: Future[None] = done(None)
+        self.saves = 0
+
+    def ready(self) -> None:
+        self._folder.mkdir()
+
+    def save_next(self) -> None:
+        self.settle()
+        self.saves += 1
+        self._written = self._writing.submit(self._write, self._folder / f"{self.saves % KEEP}")
+
+    def _write(self, path: Path) -> None:
+        write_file(str(path), str(path), self._memory.data)
+        fsync(path)
+
+    def settle(self) -> None:
+        self._written.result()
+
+    def close(self) -> None:
+        self._writing.shutdown()
+
+
+def _used_by_others(variants: dict[str, Variant]) -> tuple[float, float]:
+    """Seconds of processor time since the machine began: of all but the ranks and this process, and of other machines."""
+    ticks = [
+        *map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:])
+    ]
     own = [os.getpid(), *(pid for each in variants.values() for pid in each.pids)]
-    return (busy - sum(map(_ticks, own))) / TICKS
+    return (sum(ticks[:3]) - sum(map(_ticks, own))) / TICKS, ticks[STOLEN] / TICKS
 
 
 def _ticks(pid: int) -> int:
@@ -314,27 +363,43 @@ def _durable_s(checkpoint: Checkpoint) -> float:
 
 def show(found: dict[str, Any]) -> None:
     """Print one line a strategy."""
-    none_s, disturbed = np.asarray(found["none_s"]), np.asarray(found["none_others"]) > OTHERS
-    steps = found["interval"] * found["checkpoints"]
+    none_s, steps = np.asarray(found[NONE]["block_s"]), found["interval"] * found["checkpoints"]
     print(
         f"{found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
         f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
     )
     print(
-        f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}{'left out':>10}"
+        f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}{'above disk %':>24}"
+        f"{'stolen':>8}{'left out':>10}"
     )
+    print(f"{DISK:22}{'':39}{_over(found, found[DISK], NONE)}{'':24}{_stolen(found[DISK])}")
     native = found["strategies"].get("native")
     for name, of in found["strategies"].items():
         stall_s = np.median(of["stall_s"])
-        left_out = disturbed | (np.asarray(of["others"]) > OTHERS)
-        over = 100 * (np.asarray(of["block_s"]) / none_s - 1)[~left_out]
-        low, high = median_interval(over) if len(over) else (np.nan, np.nan)
         to_native = stall_s / np.median(native["stall_s"]) if native else np.nan
         print(
             f"{name:22}{stall_s * 1e3:10.2f}{to_native:10.4f}"
             f"{np.median(of['durable_s']) * 1e3:12.0f}{np.median(of['durable_idle_s']) * 1e3:7.0f}"
-            f"{np.median(over) if len(over) else np.nan:10.1f} [{low:5.1f},{high:5.1f}]{left_out.sum():10}"
+            f"{_over(found, of, NONE)}{_over(found, of, DISK)}{_stolen(of)}{(~_undisturbed(found, of, NONE)).sum():10}"
         )
+
+
+def _over(found: dict[str, Any], of: dict[str, list[float]], base: str) -> str:
+    """The median and its interval of how much longer a block took than that of `base`, in percent of one of training alone."""
+    longer = np.subtract(of["block_s"], found[base]["block_s"]) / found[NONE]["block_s"]
+    kept = 100 * longer[_undisturbed(found, of, base)]
+    if not len(kept):
+        return f"{'-':>24}"
+    return "{:10.1f} [{:5.1f},{:5.1f}]".format(np.median(kept), *median_interval(kept))
+
+
+def _undisturbed(found: dict[str, Any], of: dict[str, list[float]], base: str) -> NDArray[np.bool_]:
+    used = [each["others"] for each in (of, found[base], found[NONE])]
+    return np.max(used, axis=0) <= OTHERS
+
+
+def _stolen(of: dict[str, list[float]]) -> str:
+    return f"{np.median(of['stolen']):8.2f}"
 
 
 def _free_port() -> int:

@@ -60,7 +60,7 @@ class Training:
             self.framework.step(self._images, self._labels)
 
 
-class Saver:
+class Saver(TimedCheckpointer):
     """A strategy as a run calls it, with the framework's default format and a store of its own."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Saver:
         self.store = levels.shared
         self.trace = folder.with_name(f"{folder.name}-{world.rank}.jsonl")
         self.saves = 0
-        self.timed = TimedCheckpointer(
+        super().__init__(
             PluginSpec(name),
             training_state=framework,
             barrier=framework.barrier,
@@ -83,6 +83,6 @@ class Saver:
             on_stage=lambda stage: None,
         )
 
-    def save(self) -> None:
+    def save_next(self) -> None:
         self.saves += 1
-        self.timed.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
+        self.save(Position(step=self.saves, epoch=0, step_in_epoch=self.saves))
