@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -42,12 +44,13 @@ def with_hardware(frame: pd.DataFrame) -> pd.DataFrame:
 
 def ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The rows in the order of these columns, each in its own (`labels.order`)."""
-    keys = [
-        tuple(labels.order(column, value) for column, value in zip(columns, row, strict=True))
-        for row in frame[list(columns)].to_numpy(dtype=object)
-    ]
-    places = sorted(range(len(frame)), key=keys.__getitem__)
-    return frame.iloc[places].reset_index(drop=True)
+    return frame.sort_values(list(columns), key=_places, kind="stable", ignore_index=True)
+
+
+def _places(values: pd.Series[Any]) -> pd.Series[int]:
+    """Of each value its place in the order of its column."""
+    rising = sorted(values.unique(), key=partial(labels.order, str(values.name)))
+    return values.map({value: place for place, value in enumerate(rising)})
 
 
 def varying(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:

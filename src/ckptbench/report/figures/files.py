@@ -41,6 +41,7 @@ def write_figure(
         figure = entry.draw(tables)
         for suffix, metadata in METADATA.items():
             figure.savefig(paths[suffix], metadata=metadata)
+            figure.set_layout_engine("none")  # what the first file has found serves the others
     text = fill(figure.caption, WIDTH)
     paths[CAPTION].write_text(f"{text}\n", encoding="utf-8")
     for path in paths.values():
