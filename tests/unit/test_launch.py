@@ -18,6 +18,7 @@ from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch import limits as limits_module
 from ckptbench.launch import watched
 from ckptbench.launch.limits import Limits, StopRequest
+from ckptbench.launch.ranks import inherited
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
@@ -233,7 +234,35 @@ def test_a_job_without_gpus_takes_none_of_the_host(monkeypatch: pytest.MonkeyPat
         see_one_gpu(SECOND)
 
 
-@pytest.mark.parametrize(("visible", "mine"), [("4,7", "7"), ("0,1,2", "1")])
+@pytest.mark.parametrize("words", ["NoDevFiles", "none", "void", "-1", "all", "-1,0"])
+def test_words_that_the_driver_does_not_know_are_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
+    with pytest.raises(LaunchError, match=f"0 visible GPUs .CUDA_VISIBLE_DEVICES is '{words}'"):
+        see_one_gpu(RankAssignment(rank=0, node="here", local_rank=0))
+
+
+@pytest.mark.parametrize("words", ["0,-1,1", "0,,1", "0,none,1", "0,"])
+def test_the_list_of_gpus_ends_where_the_driver_ends_it(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
+    with pytest.raises(LaunchError, match="1 visible GPU "):
+        see_one_gpu(SECOND)
+
+
+@pytest.mark.parametrize("words", ["0,0", "0,1, 0", "GPU-5c12aa01,GPU-5c12aa01"])
+def test_a_gpu_that_is_named_twice_is_refused(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
+    with pytest.raises(LaunchError, match="names a GPU twice"):
+        see_one_gpu(SECOND)
+
+
+@pytest.mark.parametrize(
+    ("visible", "mine"),
+    [("4,7", "7"), ("0,1,2", "1"), ("0, 1", "1"), ("GPU-8932f937,MIG-1c2b", "MIG-1c2b")],
+)
 def test_a_rank_sees_the_gpu_of_its_own(
     monkeypatch: pytest.MonkeyPatch, visible: str, mine: str
 ) -> None:
@@ -244,8 +273,16 @@ def test_a_rank_sees_the_gpu_of_its_own(
 
 def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(LaunchError, match="rank 1 is number 2 on here, which has 1 visible GPUs"):
+    with pytest.raises(LaunchError, match="rank 1 is number 2 on here, which has 1 visible GPU "):
         see_one_gpu(SECOND)
+
+
+def test_a_sites_proxy_does_not_reach_ranks() -> None:
+    proxies = dict.fromkeys(["http_proxy", "HTTPS_PROXY", "grpc_proxy", "no_proxy"], "proxy:3128")
+    assert inherited({**proxies, "PATH": "/bin", "OMP_PROXY": "x"}) == {
+        "PATH": "/bin",
+        "OMP_PROXY": "x",
+    }
 
 
 def test_a_restarted_attempt_has_what_is_left_of_its_runs_time(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
@@ -29,6 +30,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 END_SECONDS = 60.0
 """Time that ranks may take to end after their mpiexec has ended."""
 POLL_SECONDS = 0.1
+PROXY = re.compile(r"(grpc|https?|all|no)_proxy", re.IGNORECASE)
 
 
 def run_ranks(
@@ -59,7 +61,7 @@ def run_ranks(
         with _segments_removed(control.token) if program.mpiexec else nullcontext():
             verdict = run_processes(
                 processes,
-                {**os.environ, **variables},
+                {**inherited(os.environ), **variables},
                 limits,
                 control,
                 after=after,
@@ -88,6 +90,14 @@ def _segments_removed(token: str) -> Iterator[None]:
             time.sleep(POLL_SECONDS)
         for path in remove_unused(named_segments(MPICH) - before):
             log.info("removed %s, which a rank has left behind", path)
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What ranks take over from this process: all but a site's proxy.
+
+    Ranks talk to one another alone. The gRPC of TensorFlow would ask the proxy for them, and wait for it until the time limit.
+    """
+    return {name: value for name, value in environment.items() if not PROXY.fullmatch(name)}
 
 
 def _own_host(allocation: Allocation, assignments: Sequence[RankAssignment]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
+import re
 import socket
 import struct
 from pathlib import Path
@@ -12,6 +14,9 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.world.link import Link
 from ckptbench.world.ranks import RankAssignment, RankContext
 from ckptbench.world.variables import CONTROL, NODES, THREADS, TOKEN, node_name, read_assignment
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")
 
 
 def join_ranks(*, accelerator: str) -> tuple[RankContext, Link]:
@@ -52,25 +57,38 @@ def pin(local_rank: int, threads: int) -> None:
 def see_one_gpu(assignment: RankAssignment) -> str:
     """Hide all GPUs but this rank's own from its framework, and return the name of that one.
 
-    Raises LaunchError if the host has fewer GPUs than ranks.
+    Raises LaunchError if the host has fewer GPUs than ranks, or names one of them twice.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        devices = [str(n) for n in range(_installed_gpus())]
-    else:  # empty: the scheduler gave no GPU, even if some are installed
-        devices = [word for word in visible.split(",") if word]
+    visible = os.environ.get(VISIBLE)
+    devices = _installed_gpus() if visible is None else _visible_gpus(visible)
     if assignment.local_rank >= len(devices):
+        gpus = "1 visible GPU" if len(devices) == 1 else f"{len(devices)} visible GPUs"
+        given = "" if visible is None else f" ({VISIBLE} is {visible!r})"
         raise LaunchError(
-            f"rank {assignment.rank} is number {assignment.local_rank + 1} on {assignment.node}, which has {len(devices)} "
-            "visible GPUs: one rank needs one GPU; use fewer ranks a node, or accelerator: cpu"
+            f"rank {assignment.rank} is number {assignment.local_rank + 1} on {assignment.node}, which has {gpus}{given}: "
+            "one rank needs one GPU; use fewer ranks a node, or accelerator: cpu"
         )
-    os.environ["CUDA_VISIBLE_DEVICES"] = devices[assignment.local_rank]
+    os.environ[VISIBLE] = devices[assignment.local_rank]
     return devices[assignment.local_rank]
 
 
-def _installed_gpus() -> int:
-    """Number of GPUs that the NVIDIA driver lists."""
-    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+def _visible_gpus(words: str) -> list[str]:
+    """What the CUDA driver reads from this list: it ends before the first entry that names no GPU, as `-1` and `NoDevFiles`.
+
+    Source: CUDA C++ Programming Guide, CUDA Environment Variables.
+    """
+    names = [word.strip() for word in words.split(",")]
+    known = list(itertools.takewhile(GPU_NAME.fullmatch, names))
+    if len(set(known)) < len(known):
+        raise LaunchError(
+            f"{VISIBLE} is {words!r}, which names a GPU twice: CUDA would then use none; name each once"
+        )
+    return known
+
+
+def _installed_gpus() -> list[str]:
+    """The numbers of the GPUs that the NVIDIA driver lists."""
+    return [str(number) for number, _ in enumerate(Path("/proc/driver/nvidia/gpus").glob("*"))]
 
 
 def _choose_interface(address: str) -> None:
