@@ -140,9 +140,14 @@ def many(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Many:
     workflow = Workflow(folder / "work", MANY)
     started = time.monotonic()
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    assert workflow.run(environment={"PATH": path}) == 0, workflow.text()
+    outer = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "2000"}  # with it srun would refuse to start
+    assert workflow.run(environment={"PATH": path, **outer}) == 0, workflow.text()
     seconds = time.monotonic() - started
     return Many(workflow, len(calls.read_text().split()), seconds)
+
+
+def test_what_an_outer_job_was_told_does_not_reach_the_jobs(many: Many) -> None:
+    assert "This workflow runs inside job 7: " in many.workflow.text()
 
 
 def test_jobs_of_one_shape_go_as_one_array(many: Many) -> None:

@@ -19,7 +19,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 from submitit.core.core import Job
 
-from . import clusters, dryrun
+from . import clusters, dryrun, outer_job
 from .adoption import Adopter
 from .command import NestedCommand, check_argument
 from .registry import Entry, Identity, Registry
@@ -143,6 +143,10 @@ class Executor(RemoteExecutor):
         return Path(super().get_snakefile())
 
     def _start(self, settings: ExecutorSettings) -> None:
+        if self._cluster.asks_scheduler and (outer := outer_job.leave(os.environ)):
+            self.logger.warning(
+                f"This workflow runs inside job {outer}: what the scheduler told that job does not reach the jobs that it submits."
+            )
         # Local job ids are process ids, which come again: every workflow has its own folder.
         self._folder = self._base / f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:8]}"
         self._folder.mkdir(parents=True)
