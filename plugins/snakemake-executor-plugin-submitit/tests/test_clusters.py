@@ -5,7 +5,7 @@ import pytest
 from fakes import SnakemakeJob
 from snakemake_interface_common.exceptions import WorkflowError
 
-from snakemake_executor_plugin_submitit import cluster, clusters, dryrun, slurm
+from snakemake_executor_plugin_submitit import cluster, clusters, dryrun, slurm_states
 from snakemake_executor_plugin_submitit.resources import Allocation
 from snakemake_executor_plugin_submitit.settings import ExecutorSettings
 
@@ -55,10 +55,10 @@ def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
 
 def test_an_array_is_no_larger_than_the_cluster_and_the_user_allow(monkeypatch: pytest.MonkeyPatch):
     config = "MaxJobCount             = 10000\nMaxArraySize            = 10\nMaxStepCount = 40000\n"
-    monkeypatch.setattr(slurm, "_output", lambda command: config)
+    monkeypatch.setattr(slurm_states, "output", lambda command: config)
     assert clusters.cluster(ExecutorSettings(cluster="slurm")).largest_array() == 10
     assert clusters.cluster(ExecutorSettings(cluster="slurm", array_size=3)).largest_array() == 3
-    monkeypatch.setattr(slurm, "_output", lambda command: "")
+    monkeypatch.setattr(slurm_states, "output", lambda command: "")
     assert clusters.cluster(ExecutorSettings(cluster="slurm")).largest_array() == 1000
 
 
@@ -98,20 +98,20 @@ def test_a_missing_scheduler_program_is_named(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("state", ["PENDING", "REQUEUED", "SUSPENDED", "COMPLETING"])
 def test_a_job_that_may_go_on_has_not_ended(state: str):
-    watcher = slurm.SlurmWatcher()
+    watcher = slurm_states.SlurmWatcher()
     watcher._info_dict = watcher.read_info(f"JobID|State\n7|{state}\n")
     assert not watcher.is_done("7", mode="cache")
 
 
 def test_states_of_pending_and_ended_elements_of_an_array_are_told_apart():
-    watcher = slurm.SlurmWatcher()
+    watcher = slurm_states.SlurmWatcher()
     watcher._info_dict = watcher.read_info("JobID|State\n7_0|CANCELLED by 5\n7_[1-3]|PENDING\n")
     assert watcher.get_state("7_0", mode="cache") == "CANCELLED"
     assert [watcher.is_done(f"7_{i}", mode="cache") for i in range(4)] == [True] + 3 * [False]
 
 
 def test_one_query_names_each_array_once():
-    watcher = slurm.SlurmWatcher()
+    watcher = slurm_states.SlurmWatcher()
     for job_id in ("7_0", "7_1", "9"):
         watcher.register_job(job_id)
     command = watcher._make_command()
@@ -124,10 +124,10 @@ def test_a_job_that_was_killed_for_its_memory_says_so(tmp_path: Path):
     log.write_text("training\nslurmstepd-n1: error: exceeded memory limit (9 > 5)\n")
     keys = ("State", "ExitCode", "Elapsed", "Timelimit", "NodeList")
     info = dict(zip(keys, ("FAILED", "0:9", "00:05", "01:00", "n1"), strict=True))
-    assert slurm.was_killed(info)
-    words = slurm.ending_words(info, slurm.daemon_words(log))
+    assert slurm_states.was_killed(info)
+    words = slurm_states.ending_words(info, slurm_states.daemon_words(log))
     assert words.endswith("on n1); slurmstepd-n1: error: exceeded memory limit (9 > 5)")
 
 
 def test_a_job_that_ended_by_itself_was_not_killed():
-    assert not slurm.was_killed({"State": "FAILED", "ExitCode": "1:0"})
+    assert not slurm_states.was_killed({"State": "FAILED", "ExitCode": "1:0"})

@@ -8,7 +8,6 @@ the job itself.
 import functools
 import re
 import shlex
-import subprocess
 import sys
 import unicodedata
 import uuid
@@ -18,58 +17,15 @@ from typing import Any
 from submitit.core import core, utils
 from submitit.slurm import slurm
 
+from . import slurm_states as states
 from .cluster import Cluster, JobState
 from .resources import Allocation
 
-ACTIVE = frozenset(
-    [
-        "PENDING",
-        "RUNNING",
-        "COMPLETING",
-        "CONFIGURING",
-        "REQUEUED",
-        "REQUEUE_FED",
-        "REQUEUE_HOLD",
-        "RESIZING",
-        "RESV_DEL_HOLD",
-        "SIGNALING",
-        "SPECIAL_EXIT",
-        "STAGE_OUT",
-        "STOPPED",
-        "SUSPENDED",
-        "UNKNOWN",
-    ]
-)
-BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
-"""States of a job that ended without the scheduler's doing."""
 DEFAULT_ARRAY_LIMIT = 1000
-QUERY_TIMEOUT_S = 120
-_FIELDS = "JobID,State,ExitCode,Elapsed,Timelimit,NodeList"
-
-
-class SlurmWatcher(slurm.SlurmInfoWatcher):
-    """One sacct for all jobs; suspended and requeued jobs still count as active."""
-
-    def _make_command(self) -> list[str] | None:
-        ids = sorted({job_id.split("_")[0] for job_id in self._registered - self._finished})
-        if not ids:
-            return None
-        # Without SLURM_BITSTR_LEN=0 the ids of a large pending array are cut short.
-        return [
-            *("env", "SLURM_BITSTR_LEN=0", "sacct", "--allocations", "--parsable2"),
-            *(f"--format={_FIELDS}", f"--jobs={','.join(ids)}"),
-        ]
-
-    def get_state(self, job_id: str, mode: str = "standard") -> str:
-        """The state's name alone: `CANCELLED by 1000` is CANCELLED."""
-        return super().get_state(job_id, mode).partition(" ")[0]
-
-    def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        return self.get_state(job_id, mode).upper() not in ACTIVE
 
 
 class SlurmJob(slurm.SlurmJob[Any]):
-    watcher = SlurmWatcher(delay_s=600)
+    watcher = states.SlurmWatcher(delay_s=600)
 
 
 class SlurmExecutor(slurm.SlurmExecutor):
@@ -147,7 +103,7 @@ class Slurm(Cluster):
     @functools.cached_property
     def _limit(self) -> int:
         """What the cluster allows: MaxArraySize is one more than the largest index."""
-        config = _output(["scontrol", "show", "config"])
+        config = states.output(["scontrol", "show", "config"])
         found = re.search(r"^MaxArraySize\s*=\s*(\d+)\s*$", config, re.MULTILINE)
         return max(1, int(found[1])) if found else DEFAULT_ARRAY_LIMIT
 
@@ -156,13 +112,13 @@ class Slurm(Cluster):
         state = super().state(job)
         if not state.ended:
             return state
-        log = daemon_words(job.paths.stderr)
-        return JobState(True, True, was_killed(info), ending_words(info, log))
+        log = states.daemon_words(job.paths.stderr)
+        return JobState(True, True, states.was_killed(info), states.ending_words(info, log))
 
     def still_queued(self, job_ids: list[str]) -> set[str]:
         """A job that was requeued has ended in the accounting's eyes until its next start is recorded there."""
         jobs = f"--jobs={','.join(job_ids)}"
-        return set(_output(["squeue", "--noheader", "--array", "--format=%i", jobs]).split())
+        return set(states.output(["squeue", "--noheader", "--array", "--format=%i", jobs]).split())
 
     def _specific(self, allocation: Allocation) -> dict[str, Any]:
         additional = {"signal": f"B:USR2@{allocation.stop_seconds}", "requeue": True}
@@ -212,34 +168,3 @@ def _check(value: object, place: str) -> None:
                 f"{place} is {value!r}: Slurm cannot take the character {character!r}, which begins a "
                 "new line or cannot be seen. Write it without."
             )
-
-
-def was_killed(info: dict[str, str]) -> bool:
-    """Whether it ended by the scheduler's doing: by its state, or because of a signal."""
-    signum = info.get("ExitCode", "").partition(":")[2]
-    return info["State"].partition(" ")[0] not in BY_ITSELF or signum not in ("", "0")
-
-
-def ending_words(info: dict[str, str], log: str) -> str:
-    """The state of a job that ended, with what the accounting and the node said about it."""
-    details = f"exit code {info['ExitCode']}, after {info['Elapsed']} of {info['Timelimit']}"
-    return f"{info['State']} ({details}, on {info['NodeList']}){log and f'; {log}'}"
-
-
-def daemon_words(log: Path) -> str:
-    """Why the node's daemon killed the job, as it noted in the job's log (memory, say); "" where
-    it did not."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    errors = (line for line in lines if line.startswith("slurmstepd") and " ***" not in line)
-    return next(errors, "")
-
-
-def _output(command: list[str]) -> str:
-    """What one of Slurm's commands prints; nothing where it fails."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=QUERY_TIMEOUT_S
-    )
-    return done.stdout
