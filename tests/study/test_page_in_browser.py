@@ -184,6 +184,28 @@ def test_steps_that_a_recovery_slows_down_are_no_useful_time(
     assert_known(row[3], wanted["lost"])
 
 
+def test_steps_that_a_strategy_slows_down_everywhere_are_no_useful_time(
+    browser: Browser, rates: dict[str, FailureRate], tmp_path: Path
+) -> None:
+    """The one with the smallest stall loses the most, and is not the one that the page names."""
+    rows = costs()
+    slow = (rows["strategy"] == "async") & (rows["recovery"] == "restart")
+    names = [f"slower_everywhere{end}" for end in ("", "_lo", "_hi")]
+    rows.loc[slow, names] = 1.5, 1.4, 1.6
+    path = tmp_path / "slower.html"
+    path.write_text(page(rows, list(rates.values()), CHOICES), encoding="utf-8")
+    browser.open(path)
+    choose(browser, "from", titled(browser, PYTORCH, "restart"))
+    enter(browser, "gpus", "1024")
+    for shown, name in zip(browser.table("strategies-compared")[1:], BOTH, strict=True):
+        (row,) = records(rows[(rows["ranks"] == 4) & (rows["strategy"] == name) & (rows["recovery"] == "restart")])  # fmt: skip
+        wanted = expected(row, rates["llama3"], 1024, 40)
+        assert shown[2]["value"] == wanted["steps"][0]
+        assert_known(shown[3], wanted["lost"])
+    assert "every step takes 1.5 times as long" in browser.element("strategy-1-hint").text
+    assert browser.element("sentence").text.startswith("With native")
+
+
 STORAGE = Storage(state_bytes=98e9, gpus=4, rank_bytes_per_s=1e9, all_bytes_per_s=40e9, copy_bytes_per_s=20e9, read_bytes_per_s=2e9, write_fixed_s=2.0,
                   copy_fixed_s=0.1, down_fixed_s=60.0, down_per_gpu_s=0.1)  # fmt: skip
 GROWTHS = {

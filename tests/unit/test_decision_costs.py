@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,8 +12,11 @@ import pytest
 from ckptbench.analysis.cost.strategies import STRATEGIES
 from ckptbench.analysis.tables.columns import LOST_PARTS
 from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import COST_TABLES, sampling
+from ckptbench.decide.advice import advice
 from ckptbench.decide.inputs import decision_costs
+from ckptbench.decide.rates import read_rates
 from ckptbench.decide.recoveries import kills
 
 SYSTEM: dict[str, Any] = {
@@ -281,6 +285,58 @@ def test_steps_count_that_a_recovery_slows_down(
     drawings = sampling.slower({**costs.loc["ulfm"], "recovery": "ulfm"})
     assert drawings[0] == pytest.approx(counts)
     assert drawings.min() >= 1
+
+
+def overhead_of(paired: tuple[float, ...], in_run: tuple[float, ...], **changes: Any) -> dict[str, Any]:  # fmt: skip
+    """A row of `overhead`: each estimate with its ends."""
+    known = {"paired": paired, "in_run": in_run}
+    ends = {f"{name}{end}": value for name, each in known.items() for end, value in zip(("", "_lo", "_hi"), each, strict=True)}  # fmt: skip
+    apart = paired[1] > in_run[2] or in_run[1] > paired[2]
+    return setup(**ends, agree=not apart, **changes)
+
+
+@pytest.fixture
+def two_strategies(study: Made) -> Made:
+    """`torchsnapshot` stalls for a twentieth of what `async` does. Its other steps take half as long again, which only the runs without checkpoints show."""
+    stalls = {"async": 0.2, "torchsnapshot": 0.01}
+    study.rows["strategies"] = [
+        setup(**{**STALLS, "stall_s": own, "stall_s_lo": 0.9 * own, "stall_s_hi": 1.1 * own}, strategy=name)
+        for name, own in stalls.items()
+    ]  # fmt: skip
+    study.rows["overhead"] = [
+        overhead_of((0.05, 0.02, 0.08), (0.04, 0.03, 0.05), strategy="async"),
+        overhead_of((0.53, 0.49, 0.57), (0.02, 0.01, 0.03), strategy="torchsnapshot"),
+    ]
+    return study
+
+
+def winner(study: Made) -> str:
+    rates = read_rates(Path(__file__).resolve().parents[2] / "config" / "failures")
+    found = advice(study.costs(), rates[:1], DecisionSection(gpus=[]))
+    return str(found.loc[found["wins"], "strategy"].item())
+
+
+def test_the_decision_picks_what_costs_the_least_in_all_and_not_the_smallest_stall(
+    two_strategies: Made,
+) -> None:
+    assert winner(two_strategies) == "async"
+    two_strategies.rows["overhead"] = []
+    assert winner(two_strategies) == "torchsnapshot"
+
+
+def test_steps_count_that_a_strategy_slows_down_everywhere(two_strategies: Made) -> None:
+    costs = two_strategies.costs().set_index("strategy")
+    slower = costs.loc["torchsnapshot", [f"slower_everywhere{end}" for end in ("", "_lo", "_hi")]]
+    assert slower.tolist() == pytest.approx([1.5, 1.458, 1.542], abs=1e-3)
+    drawn = sampling.slower({**costs.loc["torchsnapshot"], "strategy": "torchsnapshot"})
+    assert drawn[0] == pytest.approx(1.5)
+    assert math.isnan(costs.loc["async", "slower_everywhere"])
+    assert (sampling.slower({**costs.loc["async"], "strategy": "async"}) == 1).all()
+
+
+def test_steps_that_are_faster_than_the_baseline_count_as_equal(study: Made) -> None:
+    study.rows["overhead"] = [overhead_of((-0.2, -0.25, -0.15), (0.04, 0.03, 0.05))]
+    assert math.isnan(study.costs()["slower_everywhere"].item())
 
 
 def test_a_load_that_is_taken_to_last_as_long_as_a_save_is_as_uncertain(study: Made) -> None:

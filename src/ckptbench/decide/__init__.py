@@ -8,6 +8,7 @@ COST_TABLES = (
     "failures",
     "restore",
     "scaling",
+    "overhead",
     "strategies",
     "goodput",
     "machine",

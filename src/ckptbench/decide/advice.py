@@ -109,7 +109,7 @@ class _Case:
     rate: FailureRate
     gpus: int
     step_s: Floats
-    """With this recovery."""
+    """With this recovery and strategy."""
     slower: Floats
     """By how much that is longer than a usual step. Useful is only what this one takes."""
     saving: Saving

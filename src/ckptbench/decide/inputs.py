@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
+from ckptbench.analysis.cost.estimates import IN_RUN, PAIRED
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.provenance import caption_facts
-from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
-from ckptbench.analysis.tables.grouping import groups, records
+from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SETUP, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide.projection import FIT, GROWING
 from ckptbench.decide.recoveries import (
@@ -64,6 +65,7 @@ DECISION_COSTS = Table(
             for column in with_ends(name, "s", meaning)
         ),
         *with_ends("slower", "1", "a step with this recovery ÷ one with `restart`, from the baselines with either; 1 where one did not run, and below 1 taken as 1"),
+        *with_ends("slower_everywhere", "1", "a step with this strategy, also where nothing is written ÷ one without checkpoints: (1 + `paired`) ÷ (1 + `in_run`) of `overhead`, where these do not agree and `paired` is higher; else missing"),
         Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from"),
         Column("survived_of", "count", "1", "the number of these failures"),
         Column("replaces", "flag", "", "whether it puts a new rank in the place of a lost one"),
@@ -81,6 +83,7 @@ DECISION_COSTS = Table(
 MODEST = "the runs of one repeat alone: no interval"
 UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
 AS_FAST = Estimate(1.0, UNKNOWN)
+NOT_SLOWER = Estimate(math.nan, UNKNOWN)
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -104,7 +107,7 @@ def source_of(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
 
 
 def decision_costs(tables: Tables) -> pd.DataFrame:
-    """From the tables `runs`, `steps`, `phases`, `failures`, `restore`, `scaling`, `strategies`, `machine` and `provenance`.
+    """From the tables `runs`, `steps`, `phases`, `failures`, `restore`, `scaling`, `overhead`, `strategies`, `machine` and `provenance`.
 
     Rows are of setups whose checkpoints and whose steps were timed.
     """
@@ -116,12 +119,14 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes"]].first()
     measured = _Measured.of(tables)
     timed = timed.assign(representative=timed.index.isin(representative(timed)))
+    overheads = row_by(tables["overhead"], SETUP)
     costs = DECISION_COSTS.rows(
         {
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
             "steps_per_epoch": runs["steps_per_epoch"][key_of(row, SYSTEM)],
             **steps[key_of(row, SYSTEM)],
             **_saving(row, int(runs["nodes"][key_of(row, SYSTEM)])),
+            **slower_everywhere(overheads.get(key_of(row, SETUP))).columns("slower_everywhere"),
             "bytes": row["bytes"],
             "representative": row["representative"],
             "source": source_of(tables, str(row["measured_on"])),
@@ -159,6 +164,25 @@ def _saving(row: Row, nodes: int) -> Row:
         "shared_every": every,
         "copied": every > 1 and nodes > 1 and row["copies"] > 0,
     }
+
+
+def slower_everywhere(overhead: Row | None) -> Estimate:
+    """By how much a strategy makes steps longer that no save is beside, from its row of `overhead`: what the run without checkpoints shows and the run itself
+    does not. NaN where the two estimates agree, or the first is lower."""
+    if overhead is None or pd.isna(overhead["agree"]) or overhead["agree"]:
+        return NOT_SLOWER
+    (paired, *paired_ends), (inside, *inside_ends) = (
+        [1 + overhead[f"{name}{end}"] for end in ("", "_lo", "_hi")] for name in (PAIRED, IN_RUN)
+    )
+    if paired < inside:
+        return NOT_SLOWER
+    # The ends of the one meet the opposite ends of the other.
+    apart = [
+        math.hypot((own - paired) / paired, (other - inside) / inside)
+        for own, other in zip(paired_ends, reversed(inside_ends), strict=True)
+    ]
+    ratio = paired / inside
+    return Estimate(ratio, Interval(ratio * (1 - apart[0]), ratio * (1 + apart[1])))
 
 
 @dataclass(frozen=True, slots=True)

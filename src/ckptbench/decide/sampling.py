@@ -49,11 +49,23 @@ def step_s(row: Row) -> Floats:
 
 
 def slower(row: Row) -> Floats:
-    """By how much a step takes longer with this recovery, where nothing fails. A faster one counts as equal: goodput is of the time that
-    training without failures takes."""
+    """By how much a step takes longer with this recovery and this strategy, where nothing fails and nothing is written. Goodput is of the time that training
+    without failures and checkpoints takes."""
+    return slower_by_recovery(row) * slower_by_strategy(row)
+
+
+def slower_by_recovery(row: Row) -> Floats:
     # Recoveries that differ in their options share the baseline.
-    of = (*SYSTEM, "slower", "slower_lo", "slower_hi")
-    return np.maximum(_lognormal(row, "slower", _random(row, of, "slower")), 1.0)
+    return _longer(row, "slower", (*SYSTEM, "slower", "slower_lo", "slower_hi"))
+
+
+def slower_by_strategy(row: Row) -> Floats:
+    return _longer(row, "slower_everywhere", SAVED)
+
+
+def _longer(row: Row, name: str, of: Sequence[str]) -> Floats:
+    """A step ÷ a usual one. A faster one counts as equal."""
+    return np.maximum(_lognormal(row, name, _random(row, of, name)), 1.0)
 
 
 def saving(row: Row) -> Saving:

@@ -280,7 +280,7 @@ def _best(costs: Row, failures_per_s: float) -> Row:
         durable_s=max(costs["durable_s"], costs["stall_s"]),
         slowdown_s=float(np.asarray(sampling.saving(costs).slowdown_s)[0]),
     )
-    slower = max(costs["slower"], 1.0)
+    slower = sampling.slower(costs)[0]
     step_s = costs["step_s"] * slower
     found = best(saving, recovering, failures_per_s, step_s=step_s, slower=slower)
     return {

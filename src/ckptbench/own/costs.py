@@ -24,7 +24,13 @@ from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, representative, source_of
+from ckptbench.decide.inputs import (
+    BEGINS,
+    DECISION_COSTS,
+    representative,
+    slower_everywhere,
+    source_of,
+)
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.collected import UNKNOWN_STRATEGY
 from ckptbench.own.seen import SeenRun
@@ -149,7 +155,7 @@ def _mean(used: pd.DataFrame, column: str) -> PerRepeat:
 
 
 def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
-    """From `strategies`, `machine`, `provenance` and `runs`: what a checkpoint costs is its stall and its hidden slowdown.
+    """From `strategies`, `overhead`, `machine`, `provenance` and `runs`: what a checkpoint costs is its stall and its hidden slowdown.
 
     A restart can go on from it when it was seen written back, or else when the engine said that it had finished. The restart is taken to last as long
     as from the start of a process to its first step, on the slowest rank.
@@ -157,6 +163,7 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
     chosen = representative(tables["strategies"])
     measured = tables["strategies"].assign(is_chosen=tables["strategies"].index.isin(chosen))
     rows, setups = row_by(measured, SETUP), list(timed.setups())
+    overheads = row_by(tables["overhead"], SETUP)
     steps = _by_strategy(timed, _period_s, of_baselines=True)
     starts = _by_strategy(timed, _start_s, of_baselines=False)
     usable = estimates([_mean(_with_usable(_used(timed, *each)), "usable_s") for each in setups])
@@ -172,6 +179,7 @@ def decision_costs(timed: Timed, tables: Tables) -> pd.DataFrame:
             **starts[key["strategy"]].columns("down_s"),
             **Estimate(0.0, UNKNOWN).columns("pause_s"),
             **Estimate(1.0, UNKNOWN).columns("slower"),
+            **slower_everywhere(overheads[tuple(key.values())]).columns("slower_everywhere"),
             "survived": 0.0,
             "survived_of": None,
             "replaces": True,

@@ -120,9 +120,10 @@ function drawsOf({ values, rate, origin }, strategy) {
   const pause = values.pause ?? known?.pause ?? NOTHING;
   const down = values.restart === origin.restart ? (known ?? origin.strategies[0]).down : values.restart;
   const slower = origin.slower ?? exactly(1);
+  const slowerBeside = known?.slower ?? exactly(1);
   // The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
   const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE * (gpus > perNode ? perNode : 1)) / gpus : 0;
-  const all = [given, survived, pause, down, slower, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.globalTier ?? NOTHING];
+  const all = [given, survived, pause, down, slower, slowerBeside, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.globalTier ?? NOTHING];
   const growth = known === undefined || gpus === origin.ranks ? {} : growthOf(known, origin.ranks, gpus);
   const grown = (cost, name, place) => at(cost, place) * (MEASURED.some((each) => known?.[each] === cost) ? growth[name] ?? 1 : 1);
   const number = all.every(({ draws }) => draws === null) ? 1 : 1 + start.number_of_draws;
@@ -133,8 +134,8 @@ function drawsOf({ values, rate, origin }, strategy) {
     const needed = known?.copied || part === 1 ? 0 : (survivable - part) / (1 - part);
     const stallS = grown(strategy.stall, "stall_s", place);
     return {
-      stepS: at(values.step, place),
-      slower: at(slower, place),
+      stepS: at(values.step, place) * at(slowerBeside, place),
+      slower: at(slower, place) * at(slowerBeside, place),
       failuresPerS: values.mtbf ? 1 / at(given, place) : gpus / (at(given, place) * SECONDS_PER_HOUR),
       saving: { stallS, durableS: Math.max(grown(strategy.durable, "durable_s", place), stallS), slowdownS: grown(strategy.slowdown, "slowdown_s", place) },
       recovering: { downS, survived: part, pauseS: at(pause, place) + missing },

@@ -110,10 +110,11 @@ function measured(known) {
   return amount(drawn, unitOfTime(known.value));
 }
 
-function hintOf({ stall, slowdown, every, globalTier, copied }, kind) {
+function hintOf({ stall, slowdown, slower: everywhere, every, globalTier, copied }, kind) {
   const slower = kind === "async" && slowdown.value > 0 ? `; slower steps meanwhile cost ${duration(slowdown.value)}` : "";
   const levels = every > 1 ? `; one of ${every} also goes to shared storage, in ${duration(globalTier.value)}${copied ? "" : ", the others are lost with a node"}` : "";
-  return `${origin.how}: stops training for ${measured(stall)}${slower}${levels}`;
+  const always = everywhere.value > 1 ? `; every step takes ${amount(everywhere)} times as long` : "";
+  return `${origin.how}: stops training for ${measured(stall)}${slower}${always}${levels}`;
 }
 
 // ---- the answer

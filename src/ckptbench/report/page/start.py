@@ -92,7 +92,8 @@ def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
     ranks, epoch = int(first["ranks"]), int(first["steps_per_epoch"])
     where = counted(ranks, "GPU" if given else "rank")
     strategies = [_strategy(row, ranks, choices, draws) for row in rows]
-    step = draws.known(sampling.step_s(first) * sampling.slower(first))
+    slower = sampling.slower_by_recovery(first)
+    step = draws.known(sampling.step_s(first) * slower)
     restarts = {each["down"]["value"] for each in strategies}
     restart = {"value": next(iter(restarts)), "draws": strategies[0]["down"]["draws"]}
     steps = Interval.parse(first["interval"]).steps(epoch)
@@ -114,7 +115,7 @@ def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
             ("now", f"{steps} step{'' if steps == 1 else 's'}"),
         ],
         "step": step,
-        "slower": draws.known(sampling.slower(first)),
+        "slower": draws.known(slower),
         "restart": restart if len(restarts) == 1 else None,
         "strategies": strategies,
     }
@@ -130,6 +131,7 @@ def _strategy(row: Row, ranks: int, choices: DecisionSection, draws: Draws) -> R
         "stall": saving.stall_s,
         "durable": saving.durable_s,
         "slowdown": saving.slowdown_s,
+        "slower": sampling.slower_by_strategy(row),
         "down": recovering.down_s,
         "pause": recovering.pause_s,
         "survived": sampling.survived(row),
