@@ -142,7 +142,7 @@ def test_time_lost_where_no_checkpoint_is_makes_the_estimates_disagree(tmp_path:
     assert row[["paired", "in_run"]].tolist() == pytest.approx([1.5, 0.25])
     assert not row["agree"]
     assert row["note"] == (
-        "the estimates disagree: 150.0% [150.0%, 150.0%] against the baseline, "
+        "the estimates disagree: 150.0% [150.0%, 150.0%] against the baseline, which counts, "
         "25.0% [25.0%, 25.0%] from inside the run"
     )
 

@@ -224,6 +224,16 @@ def test_it_says_what_to_know_of_the_costs(changes: dict[str, Any], expected: st
     assert expected in words({**tables, "decision_costs": costs.assign(**changes)})
 
 
+def test_steps_that_a_strategy_slows_down_everywhere_are_said_to_count() -> None:
+    tables = decided("measured")
+    costs = tables["decision_costs"].copy()
+    slow = costs["strategy"] == "deepfreeze"
+    costs.loc[slow, [f"slower_everywhere{end}" for end in ("", "_lo", "_hi")]] = 1.5, 1.45, 1.55
+    told = "Every step takes up to 1.50 times [1.45, 1.55] as long with deepfreeze: counted."
+    assert told not in words(tables)
+    assert told in words({**tables, "decision_costs": costs})
+
+
 @pytest.mark.parametrize(("hi", "is_said"), [(1.051, True), (1.049, False)])
 def test_a_step_that_may_take_a_twentieth_longer_is_told(hi: float, is_said: bool) -> None:
     tables = decided("measured")
@@ -322,7 +332,7 @@ def test_disturbed_runs_are_the_first_thing_that_is_said() -> None:
     [
         (
             {"agree": False},
-            "Do not quote the overhead of 1 of 6 setups: its two estimates disagree",
+            "The overhead of 1 of 6 setups is the paired one: from inside the run it differs",
         ),
         ({"paired": math.nan}, "No baseline ran beside 1 of 6 setups"),
         ({"overhead_lo": -0.1}, "What checkpoints cost cannot be told of 1 of 6 setups"),

@@ -214,7 +214,7 @@ def _notes(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> I
         yield f"checkpoints by the levels that they reached: {setup.levels}"
     if against_baseline.interval.overlaps(inside.interval) is False:
         yield (
-            f"the estimates disagree: {_words(against_baseline)} against the baseline, "
+            f"the estimates disagree: {_words(against_baseline)} against the baseline, which counts, "
             f"{_words(inside)} from inside the run"
         )
 

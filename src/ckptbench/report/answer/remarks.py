@@ -86,7 +86,7 @@ def _overheads(overhead: pd.DataFrame) -> Iterator[str]:
         yield "No setup ran twice: nothing shows how far two runs differ, so no number that was measured has an interval."
     apart = overhead["agree"].eq(False).fillna(False)
     if apart.any():
-        yield f"Do not quote the overhead of {_of(int(apart.sum()), number)}: its two estimates disagree (table overhead)."
+        yield f"The overhead of {_of(int(apart.sum()), number)} is the paired one: from inside the run it differs (table overhead)."
     alone = overhead["paired"].isna()
     if alone.any():
         yield f"No baseline ran beside {_of(int(alone.sum()), number)}: what checkpoints cost them is known from inside their runs alone."
@@ -128,6 +128,7 @@ def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     if (unknown := costs["note"].str.contains(UNKNOWN_SLOWDOWN, regex=False)).any():
         yield f"{capitalized(UNKNOWN_SLOWDOWN)}{_which(unknown)}."
     yield from _of_elastic(costs)
+    yield from _of_slower_steps(costs)
     yield from _checked(tables["validation"])
 
 
@@ -161,17 +162,25 @@ def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
 
 
 def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
-    """What recoveries with survivors rest on, and what they cost where nothing fails."""
+    """What recoveries with survivors rest on."""
     if (surviving := costs[costs["survived"] > 0]).size:
         known = surviving[surviving["survived_of"] > 0].drop_duplicates([*SYSTEM, "recovery"])
         kills = int(known["survived_of"].sum())
         went_on = round(float((known["survived"] * known["survived_of"].astype(float)).sum()))
         measured = f", {went_on} of {counted(kills, 'kill')} here" if kills else ""
         yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures (decision.survivable{measured})."
-    slower = costs[(costs["slower"] > 1) | (costs["slower_hi"] > MATTERS)]
-    if len(slower):
-        most = records(slower.sort_values("slower"))[-1]
-        yield f"Where nothing fails a step takes up to {Known.of(most, 'slower').shown(TIMES)} as long with {describe('recovery', most['recovery'])}: counted."
+
+
+def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:
+    """What a recovery costs where nothing fails, and a strategy where nothing is written."""
+    for column, begin, of in (
+        ("slower", "Where nothing fails a step", "recovery"),
+        ("slower_everywhere", "Every step", "strategy"),
+    ):
+        slower = costs[(costs[column] > 1) | (costs[f"{column}_hi"] > MATTERS)]
+        if len(slower):
+            most = records(slower.sort_values(column))[-1]
+            yield f"{begin} takes up to {Known.of(most, column).shown(TIMES)} as long with {describe(of, most[of])}: counted."
 
 
 def _checked(validation: pd.DataFrame) -> Iterator[str]:

@@ -37,7 +37,7 @@ NOTHING = "No run with checkpoints was timed from start to end: there is no over
 READING = (
     "what checkpoints add to the training time, estimated twice: against the baseline of the same {same}, and from inside the run,"
     " by its stalls and slower steps. Points are estimates, bars their 95 % intervals; one repeat has the spread of the other setups, if any has two."
-    " Ticks are the estimate from inside the run, had {steady}. Shaded: the two intervals do not overlap; do not quote either before it is known why."
+    " Ticks are the estimate from inside the run, had {steady}. Shaded: the two intervals do not overlap; the one against the baseline counts."
     " The axis is logarithmic beyond 10 % where an overhead is above 100 %"
 )
 WORDS = {
