@@ -12,6 +12,7 @@ from figure_tables import Study
 
 from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.report.answer import labels
+from ckptbench.report.answer.setups import SEPARATOR
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.kit.style import paper
 
@@ -29,9 +30,9 @@ def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() ->
     study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async"))
     table = study.tables()["strategies"]
     figure = FIGURES["strategies"].draw(study.tables())
-    names = ["Stall (s)", "Slowdown (s)", "Durable (s)", "Overhead (%)", "Memory (MB)"]
+    names = ["Overhead (%)", "Stall (s)", "Slowdown (s)", "Durable (s)", "Memory (MB)"]
     assert [axes.get_xlabel() for axes in figure.axes] == names
-    columns = {"stall_s": 1, "slowdown_s": 1, "durable_s": 1, "overhead": 100, "memory_bytes": 1e-6}
+    columns = {"overhead": 100, "stall_s": 1, "slowdown_s": 1, "durable_s": 1, "memory_bytes": 1e-6}
     for axes, (column, scale) in zip(figure.axes, columns.items(), strict=True):
         (points,) = lines(axes, column)
         assert sorted(points.get_xdata()) == pytest.approx(sorted(scale * table[column]))
@@ -40,6 +41,28 @@ def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() ->
         wanted = sorted((scale * table[[f"{column}_lo", f"{column}_hi"]]).to_numpy().tolist())
         assert [end for bar in ends for end in bar] == pytest.approx([e for bar in wanted for e in bar])  # fmt: skip
         assert axes.get_xlim()[0] < ends[0][0] < ends[-1][1] < axes.get_xlim()[1]
+
+
+def test_strategies_stand_in_the_order_of_what_they_cost_in_all() -> None:
+    """In each panel, where ranks and interval are the same. What is not known comes last."""
+    strategies = ("native", "async", "deepfreeze", "sharded")
+    study = Study(frameworks=("pytorch",), models=("resnet50", "vgg16"), strategies=strategies)
+    tables = study.tables()
+    known = tables["strategies"]
+    costs = {"native": 0.3, "async": 0.1, "deepfreeze": 0.2, "sharded": float("nan")}
+    known["overhead"] = known["strategy"].map(costs)
+    known.loc[(known["model"] == "vgg16") & (known["strategy"] == "async"), "overhead"] = 0.9
+    resnet50, vgg16 = (
+        [row.split(SEPARATOR) for row in row_labels(axes)]
+        for axes in FIGURES["strategies"].draw(tables).axes
+        if any(label.get_text() for label in axes.get_yticklabels())
+    )
+    for shown, in_order in (
+        (resnet50, ("async", "deepfreeze", "native", "sharded")),
+        (vgg16, ("deepfreeze", "native", "async", "sharded")),
+    ):
+        assert [row[0] for row in shown] == [*in_order, *in_order]
+        assert [row[-1] for row in shown] == [*4 * ["1 rank"], *4 * ["2 ranks"]]
 
 
 def test_memory_is_on_a_linear_axis_however_large() -> None:

@@ -122,6 +122,28 @@ def test_a_study_without_checkpoints_has_no_row(tmp_path: Path) -> None:
     assert tables(tmp_path, baseline(0))["strategies"].empty
 
 
+def test_rows_that_are_compared_are_in_the_order_of_what_they_cost_in_all(tmp_path: Path) -> None:
+    """The strategy with the smallest stall makes every step longer, which the baseline shows."""
+
+    def saving(strategy: str, repeat: int, stall_s: float, step_s: float) -> FakeRun:
+        return FakeRun(
+            cell=cell("s10", strategy=PluginSpec(strategy), format="safetensors", epochs=1, repeat=repeat),
+            steps_per_epoch=40,
+            step_s=lambda rank, step: step_s,
+            stall_s=lambda rank, step: stall_s,
+        )  # fmt: skip
+
+    costs = {"async": (0.01, 0.15), "deepfreeze": (0.2, 0.1), "sharded": (0.05, 0.1)}
+    runs = [
+        run
+        for repeat in range(2)
+        for run in (*(saving(name, repeat, *own) for name, own in costs.items()), baseline(repeat))
+    ]
+    found = tables(tmp_path, *runs)["strategies"]
+    assert found["strategy"].tolist() == ["sharded", "deepfreeze", "async"]
+    assert found["overhead"].tolist() == pytest.approx([0.05, 0.2, 0.51])
+
+
 MEGABYTE = 1_000_000
 
 

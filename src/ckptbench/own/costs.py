@@ -19,7 +19,7 @@ from ckptbench.analysis.cost.overhead import (
 )
 from ckptbench.analysis.cost.stall import mean_of_runs, steady_or_all
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, PerRepeat, estimates
-from ckptbench.analysis.cost.strategies import STRATEGIES, copied
+from ckptbench.analysis.cost.strategies import copied, ranked
 from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records, row_by
@@ -110,7 +110,7 @@ def strategies(timed: Timed, tables: Tables) -> pd.DataFrame:
     finished = estimates([_mean(used, "durable_s") for _, used in found])
     memory = estimates([_mean(used, "memory_bytes") for _, used in found])
     costs, overheads = (row_by(tables[name], SETUP) for name in ("checkpoint_cost", "overhead"))
-    return STRATEGIES.rows(
+    return ranked(
         {
             **key,
             "runs": used["run"].nunique(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from ckptbench.matrix.registry import NOTHING
 
 STRATEGIES = Table(
     "strategies",
-    "One row a setup with checkpoints: what one checkpoint of its strategy costs. Times are of the steady state if each run reached it, otherwise of all checkpoints after the warm-up.",
+    "One row a setup with checkpoints: what one checkpoint of its strategy costs. Times are of the steady state if each run reached it, otherwise of all checkpoints after the warm-up. Rows of one system and interval are in the order of `overhead`, what a strategy costs in all.",
     SETUP,
     (
         *SETUP_COLUMNS,
@@ -55,6 +55,8 @@ STRATEGIES = Table(
 
 CELL = (*SYSTEM, *(column.name for column in CHECKPOINT_COLUMNS))
 """Columns that a run and its killed and restarted runs share."""
+COMPARED = (*SYSTEM, "interval", "history", "recovery")
+"""Columns in which two rows are equal whose overheads can be compared."""
 UNKNOWN = PerRepeat(math.nan, PerRepeat.ratio([], []).each)
 WAITS = ["save_hold_s", "removal_hold_s"]
 """Parts of a stall in which the next save waited."""
@@ -128,7 +130,14 @@ def strategies(tables: Tables) -> pd.DataFrame:
     )
     facts = _strategy_facts(tables["runs"])
     rows = (*timed_rows, *untimed)
-    return STRATEGIES.rows({**row, **facts[tuple(row[name] for name in SETUP)]} for row in rows)
+    return ranked({**row, **facts[tuple(row[name] for name in SETUP)]} for row in rows)
+
+
+def ranked(rows: Iterable[Row]) -> pd.DataFrame:
+    """The table, whose rows are in the order of what strategies cost in all, where they are compared. Unknown costs are last."""
+    frame = STRATEGIES.rows(rows)
+    in_order = frame.sort_values([*COMPARED, "overhead"], kind="stable", ignore_index=True)
+    return STRATEGIES.sorted_frame(in_order)
 
 
 def _strategy_facts(runs: pd.DataFrame) -> dict[tuple[Any, ...], Row]:

@@ -34,7 +34,8 @@ FIGURE = {
 NOTHING = "No run that can be timed wrote a checkpoint: there is no strategy to show."
 READING = (
     "points are estimates, bars their 95 % intervals, which go further where they end at the edge of a panel; where a row has no point, nothing could be"
-    " estimated. Of one checkpoint: {measures}. Overhead is the estimate to quote, at the interval of the row"
+    " estimated. Overhead, what a strategy costs in all at the interval of the row, is the estimate to quote; it orders rows of the same ranks and interval. Of one"
+    " checkpoint: {measures}"
 )
 MEASURED = (
     "stall, the time that training is blocked; slowdown, the extra time of the steps while it is written in the background; durable, the time until it survives"
@@ -62,10 +63,10 @@ class _Measure:
 
 
 MEASURES = (
+    _Measure("overhead", "Overhead (%)", factor=100.0),
     _Measure("stall_s", "Stall (s)", is_logarithmic=True),
     _Measure("slowdown_s", "Slowdown (s)", "Hidden (s)"),
     _Measure("durable_s", "Durable (s)", "Finished (s)", is_logarithmic=True),
-    _Measure("overhead", "Overhead (%)", factor=100.0),
     _Measure("memory_bytes", "Memory (MB)", factor=1e-6),
 )
 
@@ -82,7 +83,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
     names = [(own and measure.label_own) or measure.label for measure in measures]
     widths = [1] * len(measures)
-    figure, panels = forest_plot(rows, text, row_height_in=0.15, xlabels=names, axes_widths=widths)
+    figure, panels = forest_plot(
+        rows, text, row_height_in=0.15, xlabels=names, axes_widths=widths, ranked_by="overhead"
+    )
     for panel in panels:
         for axes, measure in zip(panel.axes, measures, strict=True):
             _draw_measure(axes, panel, measure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
@@ -125,11 +126,13 @@ def forest_plot(
     row_height_in: float,
     xlabels: Sequence[str],
     axes_widths: Sequence[float] = (1,),
+    ranked_by: str = "",
 ) -> tuple[PaperFigure, list[Panel]]:
     """A grid of panels: frameworks down, facets across (two if they fit, then the next below), a row each setup.
 
     `frame` has the columns framework, facet and label. A panel has an axes for each of `xlabels`, which the lowest panels name.
-    Facets side by side have the same rows, so that only the first names them. `row_height_in` is the least height of a row.
+    Facets side by side have the same rows, so that only the first names them; with `ranked_by`, those of the same ranks and interval are in
+    the order of this column. `row_height_in` is the least height of a row.
     """
     frame = frame.assign(label=frame["label"].map(folded))
     lines_of_label = frame["label"].str.count("\n").max() + 1
@@ -142,7 +145,7 @@ def forest_plot(
         for chunk in [facets[start : start + across]]
         for framework, rows in per_framework(frame[frame["facet"].isin(chunk)])
     ]
-    names = [_row_names(rows) for _, _, rows in strips]
+    names = [_row_names(rows, ranked_by) for _, _, rows in strips]
     height_in = sum(PANEL_EDGES_IN + row_height_in * len(own) for own in names) + LINE_IN
     figure = PaperFigure(width_in, height_in, caption)
     grid = figure.subplots(
@@ -185,8 +188,12 @@ def folded(label: str, letters: int = LABEL_LETTERS) -> str:
     return "\n".join(lines)
 
 
-def _row_names(rows: pd.DataFrame) -> list[str]:
-    return list(ordered(rows, [c for c in ROW_COLUMNS if c in rows])["label"].unique())
+def _row_names(rows: pd.DataFrame, ranked_by: str) -> list[str]:
+    columns = [column for column in ROW_COLUMNS if column in rows]
+    if ranked_by:
+        rows = rows.assign(place=rows[ranked_by].fillna(math.inf))
+        columns = ["ranks", "interval", "place", *columns]
+    return list(ordered(rows, columns)["label"].unique())
 
 
 def _extent(frame: pd.DataFrame, facets: int, axes_widths: Sequence[float]) -> tuple[int, float]:
