@@ -23,6 +23,14 @@ def test_both_estimates_of_overhead_have_the_colour_and_marker_of_their_framewor
         )
 
 
+@pytest.mark.parametrize("name", ["overhead", "strategies"])
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+def test_the_legend_has_the_marker_of_the_points(name: str, framework: str) -> None:
+    tables = Study(frameworks=(framework,), strategies=("native", "async")).tables()
+    (legend,) = FIGURES[name].draw(tables).legends
+    assert {line.get_marker() for line in legend.get_lines()} - {"|"} == {look(framework).marker}
+
+
 def test_overhead_is_in_percent_and_a_row_whose_estimates_disagree_is_shaded() -> None:
     table = SMALL["overhead"].query("framework == 'pytorch'").reset_index(drop=True)
     table["agree"] = pd.array([False, None], dtype="boolean")

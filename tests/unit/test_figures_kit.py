@@ -14,7 +14,13 @@ from ckptbench.matrix.networks.tensor_groups import GROUPS
 from ckptbench.matrix.registry import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
 from ckptbench.report.answer import labels
 from ckptbench.report.figures import FIGURES
-from ckptbench.report.figures.kit.axes import logarithmic, measured_ranks, percent, plain
+from ckptbench.report.figures.kit.axes import (
+    durations,
+    logarithmic,
+    measured_ranks,
+    percent,
+    plain,
+)
 from ckptbench.report.figures.kit.panels import LABEL_LETTERS, folded
 from ckptbench.report.figures.kit.style import LOOKS, look, paper
 
@@ -116,12 +122,41 @@ def test_a_logarithmic_axis_has_as_many_ticks_as_have_room(
     assert 2 <= len(shown) <= 6
 
 
+@pytest.mark.parametrize(
+    ("minutes", "labels"),
+    [
+        ((2, 45), ["2 min", "5 min", "10 min", "30 min"]),
+        ((0.7, 3000), ["1 min", "10 min", "1 h", "6 h", "1 d"]),
+        ((20, 60_000), ["1 h", "6 h", "1 d", "10 d"]),
+        ((2e-4, 0.3), ["10 ms", "100 ms", "1 s", "10 s"]),
+    ],
+)
+def test_an_axis_of_times_has_ticks_that_people_call_a_time(
+    minutes: tuple[float, float], labels: list[str]
+) -> None:
+    with paper():
+        axes = Figure((3.5, 1.0)).add_subplot()
+        durations(axes.xaxis, minutes)
+        assert [label.get_text() for label in axes.get_xticklabels()] == labels
+
+
+@pytest.mark.parametrize("minutes", [(2, 45), (1, 1e6), (1e-4, 5), (0.1, 3e4)])
+def test_names_of_times_do_not_touch_on_a_narrow_axis(minutes: tuple[float, float]) -> None:
+    with paper():
+        axes = Figure((1.8, 1.0)).add_subplot()
+        durations(axes.xaxis, minutes)
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) > 1
+    assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes))
+
+
 @pytest.mark.parametrize("values", [[], [0.0], [1.0], [float("inf"), 2.0], [1e-12, 1e12]])
 def test_an_axis_of_odd_values_has_ends_and_ticks(values: list[float]) -> None:
     axes = Figure().add_subplot()
-    logarithmic(axes.xaxis, values)
-    assert 0 < axes.get_xlim()[0] < axes.get_xlim()[1]
-    assert len(axes.get_xticks()) > 1
+    for scale in (logarithmic, durations):
+        scale(axes.xaxis, values)
+        assert 0 < axes.get_xlim()[0] < axes.get_xlim()[1]
+        assert len(axes.get_xticks()) > 1
 
 
 @pytest.mark.parametrize("scale", [1, 7, 60, 300, 20_000])

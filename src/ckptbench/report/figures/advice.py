@@ -13,7 +13,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.setups import of_most_ranks
-from ckptbench.report.figures.kit.axes import logarithmic
+from ckptbench.report.figures.kit.axes import durations
 from ckptbench.report.figures.kit.decided import (
     LEAST,
     NONE,
@@ -76,7 +76,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for axes, own in zip(drawn, panels, strict=True):
         here = found[found["gpus"].isin(own["gpus"]) & found["series"].isin(names)]
         _draw_panel(axes, own, here, styles)
-        axes.set_xlabel("Interval (min)")
+        axes.set_xlabel("Interval")
     marks = [entry(name, linestyle="", **look) for name, look in MARKS.items()]
     legend(figure, [*handles(styles), *marks, entry("fine", **FINE)])
     return figure
@@ -113,7 +113,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Loo
             _draw_curve(axes, curve, found[found["series"] == name], look)
     near = rows[rows["loss"] <= most]
     lost(axes, [*losses, *near["loss"]])
-    logarithmic(axes.xaxis, [*minutes, *near["interval_minutes"]])
+    durations(axes.xaxis, [*minutes, *near["interval_minutes"]])
 
 
 def _draw_curve(

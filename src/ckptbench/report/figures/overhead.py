@@ -68,7 +68,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for panel in panels:
         _draw_panel(panel)
         percent(panel.axes[0].xaxis, values)
-    legend(figure, _legend(rows, "without the first" if own else "steady state"))
+    marker = look(panels[0].framework).marker
+    legend(figure, _legend(rows, marker, "without the first" if own else "steady state"))
     return figure
 
 
@@ -89,10 +90,10 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
     return rows["agree"].eq(False).fillna(False).astype(bool)
 
 
-def _legend(rows: pd.DataFrame, steady: str) -> list[Line2D | Patch]:
+def _legend(rows: pd.DataFrame, marker: str, steady: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        entry("paired with baseline", marker="o"),
-        entry("from inside the run", marker="o", markerfacecolor="white"),
+        entry("paired with baseline", marker=marker),
+        entry("from inside the run", marker=marker, markerfacecolor="white"),
     ]
     if rows["in_run_steady"].notna().any():
         handles.append(entry(steady, marker="|", linestyle="", markersize=6))

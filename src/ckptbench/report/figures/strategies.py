@@ -90,7 +90,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         for axes, measure in zip(panel.axes, measures, strict=True):
             _draw_measure(axes, panel, measure)
             _set_axis(axes, rows, measure)
-    legend(figure, [entry("estimate and interval", marker="o")])
+    legend(figure, [entry("estimate and interval", marker=look(panels[0].framework).marker)])
     return figure
 
 

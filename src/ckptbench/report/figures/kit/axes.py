@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 
 import numpy as np
 from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
+from numpy.typing import NDArray
 
 from ckptbench.report.figures.kit.style import FAINT
+
+Floats = NDArray[np.float64]
 
 ROOM = 0.05
 """Part of a logarithmic axis that is left free at each end."""
@@ -17,6 +20,12 @@ NARROWEST = 6
 """The least factor between both ends of a logarithmic axis: it has two ticks at least."""
 LABEL = 1.3
 """Least distance of two ticks, in what matplotlib takes for the size of a label."""
+LETTER, BETWEEN = 0.2, 0.3
+"""The width of a letter, and the least distance between two labels, in the same unit."""
+UNITS = {"ms": 1 / 60_000, "s": 1 / 60, "min": 1.0, "h": 60.0, "d": 1440.0}
+"""Units of time in minutes, the smallest first."""
+ROUNDING = 1e-9
+"""A time that lacks such a part of a unit is one."""
 LINEAR_PERCENT = 10
 """A wide axis of percents is linear up to here."""
 WIDE_PERCENT = 100
@@ -34,22 +43,75 @@ def plain(number: float, _place: object = None) -> str:
     return f"{number:,.0f}"
 
 
-class RoundNumbers(Locator):
-    """Ticks of a logarithmic axis at 1, 2 and 5, at 1 and 3, or at powers of ten: as many as have room for their labels."""
+def duration(minutes: float, _place: object = None) -> str:
+    """`30 s`, `10 min`, `6 h`, `2 d`: in the largest unit of which it is at least one."""
+    reached = [unit for unit, size in UNITS.items() if size <= minutes * (1 + ROUNDING)]
+    unit = reached[-1] if reached else next(iter(UNITS))
+    return f"{plain(round(minutes / UNITS[unit], 6))} {unit}"
+
+
+class _Roomy(Locator):
+    """Ticks of a logarithmic axis: the first of several choices whose labels have room, and of which two are seen."""
 
     def __call__(self) -> list[float]:
         assert self.axis is not None
         low, high = sorted(self.axis.get_view_interval())
-        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-        steps = [np.outer(powers, numbers).ravel() for numbers in ((1, 2, 5), (1, 3))]
-        choices = [*steps, *(powers[::every] for every in range(1, len(powers)))]
-        inside = [ticks[(low <= ticks) & (ticks <= high)] for ticks in choices]
+        inside = [ticks[(low <= ticks) & (ticks <= high)] for ticks in self.choices(low, high)]
         several = [ticks for ticks in inside if len(ticks) > 1]
         labels_a_decade = self.axis.get_tick_space() / np.log10(high / low)
         for ticks in several:
-            if labels_a_decade * np.diff(np.log10(ticks)).min() >= LABEL:
+            if (labels_a_decade * np.diff(np.log10(ticks)) >= self.least(ticks)).all():
                 return list(ticks)
         return list(several[-1])
+
+    def choices(self, low: float, high: float) -> list[Floats]:
+        """From the most ticks to the fewest."""
+        raise NotImplementedError
+
+    def least(self, ticks: Floats) -> Floats:
+        """How far each tick must be from the one before it."""
+        return np.full(len(ticks) - 1, LABEL)
+
+
+class RoundNumbers(_Roomy):
+    """At 1, 2 and 5, at 1 and 3, or at powers of ten."""
+
+    def choices(self, low: float, high: float) -> list[Floats]:
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        steps = [np.outer(powers, numbers).ravel() for numbers in ((1, 2, 5), (1, 3))]
+        return [*steps, *(powers[::every] for every in range(1, len(powers)))]
+
+
+def _times(**numbers: Sequence[float]) -> Floats:
+    """In minutes, from numbers by their unit."""
+    return np.array([UNITS[unit] * number for unit, own in numbers.items() for number in own])
+
+
+def _tens(first: int, last: int, *numbers: int) -> list[float]:
+    return [number * 10.0**power for power in range(first, last) for number in numbers]
+
+
+DURATIONS = (
+    _times(ms=_tens(-3, 3, 1, 2, 5), s=(1, 2, 5, 10, 30), min=(1, 2, 5, 10, 30), h=(1, 3, 6, 12), d=_tens(0, 9, 1, 2, 5)),
+    _times(ms=_tens(-3, 3, 1, 3), s=(1, 3, 10, 30), min=(1, 3, 10, 30), h=(1, 3, 12), d=_tens(0, 9, 1, 3)),
+    _times(ms=_tens(-3, 3, 1), s=(1, 10), min=(1, 10), h=(1, 6), d=_tens(0, 9, 1)),
+    _times(ms=_tens(-3, 3, 1), s=(1, 10), min=(1, 10), h=(1,), d=_tens(0, 9, 1)),
+    _times(ms=(0.001, 1), s=(1,), min=(1,), h=(1,), d=_tens(0, 9, 1)[::2]),
+)  # fmt: skip
+"""Ticks of an axis of times, from many to few."""
+
+
+class RoundDurations(_Roomy):
+    """At what people call a time, in minutes: 1 s, 10 s, 1 min, 10 min, 1 h, 6 h, 1 d, ..."""
+
+    def choices(self, low: float, high: float) -> list[Floats]:
+        fewest = DURATIONS[-1]
+        return [*DURATIONS, *(fewest[::every] for every in range(2, len(fewest)))]
+
+    def least(self, ticks: Floats) -> Floats:
+        letters = np.array([len(duration(tick)) for tick in ticks])
+        apart: Floats = BETWEEN + LETTER * (letters[1:] + letters[:-1]) / 2
+        return apart
 
 
 def logarithmic(axis: Axis, values: Iterable[float]) -> None:
@@ -62,6 +124,13 @@ def logarithmic(axis: Axis, values: Iterable[float]) -> None:
     axis.set_major_locator(RoundNumbers())
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(plain))
+
+
+def durations(axis: Axis, minutes: Iterable[float]) -> None:
+    """A logarithmic axis around these times, with the names that people give them."""
+    logarithmic(axis, minutes)
+    axis.set_major_locator(RoundDurations())
+    axis.set_major_formatter(FuncFormatter(duration))
 
 
 def linear(axis: Axis, values: Iterable[float]) -> tuple[float, float]:
