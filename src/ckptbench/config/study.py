@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
@@ -60,6 +60,14 @@ def _every_framework(names: list[str]) -> list[str]:
     )
 
 
+def _no_faults(history: object) -> object:
+    """Raises ValueError with the remedy where it is a fault, with options or without."""
+    name = next(iter(history), None) if isinstance(history, dict) else history
+    if isinstance(name, str) and name in FAULTS:
+        raise ValueError(f"it is one of faults: write faults: {name}")
+    return history
+
+
 FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
@@ -75,7 +83,7 @@ FormatName = Annotated[str, OneOf(("default", *FORMATS))]
 StrategySpec = Annotated[PluginSpec, SpecOf("strategy", STRATEGIES)]
 FaultsSpec = Annotated[PluginSpec, SpecOf("faults", FAULTS)]
 RecoverySpec = Annotated[PluginSpec, SpecOf("recovery", RECOVERIES)]
-HistoryName = Annotated[str, OneOf(HISTORIES)]
+HistoryName = Annotated[str, OneOf(HISTORIES), BeforeValidator(_no_faults)]
 OmissionName = Annotated[str, OneOf(tuple(OMISSIONS))]
 CacheName = Annotated[str, OneOf(("warm", "cold"))]
 
