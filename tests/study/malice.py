@@ -160,8 +160,22 @@ def _halve_in_torchsnapshot(folder: Path) -> None:
     path.write_text(json.dumps(index))
 
 
-GAPS = {"dcp": _halve_in_dcp, "torchsnapshot": _halve_in_torchsnapshot}
-"""By strategy: what has the index of a version forget half of a tensor."""
+def _halve_in_torch_checkpointing(folder: Path) -> None:
+    """The rows that are left could be repeated to fill the tensor."""
+    import torch
+
+    path = folder / TORCH_CHECKPOINTING_MODEL
+    state = torch.load(path, weights_only=True)
+    name = next(name for name, tensor in state.items() if tensor.dim() > 1)
+    torch.save({**state, name: state[name][:1].clone()}, path)
+
+
+GAPS = {
+    "dcp": _halve_in_dcp,
+    "torchsnapshot": _halve_in_torchsnapshot,
+    "torch_checkpointing": _halve_in_torch_checkpointing,
+}
+"""By strategy: what has a version, or its index, forget a part of a tensor."""
 
 
 def _error_of(load: Callable[[], None]) -> str:
@@ -255,6 +269,7 @@ def _load_dcp(path: Path) -> object:
 
 
 TORCHSNAPSHOT_INDEX = ".snapshot_metadata"
+TORCH_CHECKPOINTING_MODEL = "model_0.pt"
 
 
 def _plant_object_entry(path: Path, marker: Path) -> None:

@@ -34,21 +34,33 @@ WAYS = {
     "thread_fresh": PluginSpec("dcp_async", (("stager", "fresh"),)),
     "process": PluginSpec("dcp_async", (("checkpointer", "process"),)),
     "process_fresh": PluginSpec("dcp_async", (("checkpointer", "process"), ("stager", "fresh"))),
+    "blocking": PluginSpec("torch_checkpointing", (("staging", "blocking"),)),
 }
-"""Variants of `dcp_async` whose versions must be whole. Its defaults go through `test_frameworks.py`."""
+"""Variants whose versions must be whole. The defaults go through `test_frameworks.py`."""
+PROCESSES = {"dcp_async": WAYS["process"], "torch_checkpointing": WAYS["blocking"]}
+"""By strategy: a variant in which a process writes."""
 BLOCKED = {
     "thread_fresh": ("__1_0.distcp", WAYS["thread_fresh"]),
     "process": ("__1_0.distcp", WAYS["process"]),
     "torchsnapshot": (".snapshot_metadata", PluginSpec("torchsnapshot")),
+    "torch_checkpointing": ("model_0.pt", PluginSpec("torch_checkpointing")),
 }
 """A file that one of two ranks writes, and the spec that does."""
+LATE = {
+    "awaited": PluginSpec("dcp_async", (("staging", "awaited"),)),
+    "unawaited": PluginSpec("dcp_async", (("staging", "unawaited"),)),
+    "beside": PluginSpec("torch_checkpointing"),
+    "beside_unawaited": PluginSpec("torch_checkpointing"),
+}
+"""Whose copying is slowed. Of `beside_unawaited` the update does not wait for it."""
 PATIENCE_S = 300
 
 
 def engine(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By way: the state `then`, and as it is `loaded`; by kind of staging: the tensors that a late copy finds.
 
-    `failed/<way>`: the error that a save finds after one that could not be written, on any rank.
+    `failed/<way>`: the error that a save finds after one that could not be written, on any rank. `died/<strategy>`: that
+    after the death of the process that writes.
     """
     scenario = Scenario(framework, world, "small_cnn")
     found: Arrays = {}
@@ -60,12 +72,13 @@ def engine(framework: str, world: RankContext, folder: Path) -> Arrays:
     for strategy in opened[:-1]:
         strategy.settle()
     found |= _failures(scenario, folder)
-    found["died"] = np.asarray(_when_the_process_dies(scenario, folder / "died"))
+    for name in PROCESSES:
+        found[f"died/{name}"] = np.asarray(_when_the_process_dies(scenario, folder, name))
     for strategy in opened:
         strategy.close()
     found["left"] = np.asarray(sorted(_helpers() - before))
-    for staging in ("awaited", "unawaited"):
-        found |= _in(staging, _late(scenario, folder / staging, staging))
+    for kind in LATE:
+        found |= _in(kind, _late(scenario, folder / kind, kind))
     return found
 
 
@@ -109,20 +122,43 @@ def _failures(scenario: Scenario, folder: Path) -> Arrays:
         scenario.framework.barrier()
         strategy.save(SAVED)
         found[f"failed/{way}"] = np.asarray(_error_of(lambda: strategy.save(NEXT)))  # noqa: B023
+        _close_engine(strategy)
     return found
 
 
-def _when_the_process_dies(scenario: Scenario, folder: Path) -> str:
-    """It is the one that the strategies of WAYS have started, as a rank has one for all."""
-    from torch.distributed.checkpoint import _async_process_executor
-
-    strategy = _open(scenario, folder, WAYS["process"])
-    process = _async_process_executor._CHECKPOINT_PROCESS._save_process
-    process.kill()
-    process.join()
+def _when_the_process_dies(scenario: Scenario, folder: Path, name: str) -> str:
+    strategy = _open(scenario, folder / f"died_{name}", PROCESSES[name])
+    strategy.ready()
+    process = _process_of(strategy)
+    if process is not None:
+        process.kill()
+        process.join()
     scenario.framework.barrier()
     strategy.save(SAVED)
-    return _error_of(lambda: strategy.save(NEXT))
+    said = _error_of(lambda: strategy.save(NEXT))
+    _close_engine(strategy)
+    return said
+
+
+def _process_of(strategy: TimedCheckpointer) -> Any:
+    """The process that writes for this rank, None where another rank has it.
+
+    Of `dcp_async` it is the one that the strategies of WAYS have started, as a rank has one for all.
+    """
+    engine = getattr(strategy._strategy, "_engine", None)
+    if engine is not None:
+        return engine._process
+    if strategy._strategy.__class__.__name__ != "DcpAsync":
+        return None
+    from torch.distributed.checkpoint import _async_process_executor
+
+    return _async_process_executor._CHECKPOINT_PROCESS._save_process
+
+
+def _close_engine(strategy: TimedCheckpointer) -> None:
+    """After a save that has failed, where a run would end. A rank has one process of `dcp_async` for all its strategies."""
+    if hasattr(strategy._strategy, "_engine"):
+        strategy._strategy.close()
 
 
 def _error_of(act: Callable[[], None]) -> str:
@@ -146,24 +182,28 @@ def _helpers() -> set[str]:
     return children | threads | segments
 
 
-def _late(scenario: Scenario, folder: Path, staging: str) -> Arrays:
+def _late(scenario: Scenario, folder: Path, kind: str) -> Arrays:
     """The state `before` and `after` a step, and that `loaded` from the save between, whose copying is slow.
 
-    The first tensors are copied at once. The others are copied when the step is done, or, where training waits for the
-    copy so that there can be no step, a moment later.
+    The first tensors are copied at once. The others are copied when training waits for them or the step is done, or, where
+    the save itself waits so that there can be no step, a moment later.
     """
     size = 8 * scenario.world.world_size
     scenario.build()
     scenario.train(0, 3, size)
-    strategy = _open(scenario, folder, PluginSpec("dcp_async", (("staging", staging),)))
-    stepped = threading.Event()
+    strategy = _open(scenario, folder, LATE[kind])
+    strategy.ready()
+    due = threading.Event()
+    hook = None if kind == "beside_unawaited" else strategy.hook
+    scenario.framework.before_update = hook and _setting(due, hook)
     before = scenario.framework.held()
-    with _slow_copies(stepped, PATIENCE_S if staging == "unawaited" else 0.2):
+    with _slow_copies(due, 0.2 if kind == "awaited" else PATIENCE_S):
         strategy.save(SAVED)
         scenario.train(3, 4, size)
         after = scenario.framework.held()
-        stepped.set()
+        due.set()
         strategy.close()
+    scenario.framework.before_update = None
     scenario.framework.barrier()
     strategy.load(read_version(folder / version_name(SAVED.step)))
     return {
@@ -173,28 +213,44 @@ def _late(scenario: Scenario, folder: Path, staging: str) -> Arrays:
     }
 
 
+def _setting(due: threading.Event, hook: Callable[[], None]) -> Callable[[], None]:
+    def wait() -> None:
+        due.set()
+        hook()
+
+    return wait
+
+
 AT_ONCE = 3
 """So many tensors are copied before the others have to wait."""
 
 
 @contextmanager
-def _slow_copies(stepped: threading.Event, most_seconds: float) -> Iterator[None]:
-    from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+def _slow_copies(due: threading.Event, most_seconds: float) -> Iterator[None]:
+    import torch_checkpointing._state_dict_stager as ours
+    from torch.distributed.checkpoint import _state_dict_stager as pytorchs
 
-    copy, copied = StateDictStager._offload_tensor, 0
+    stagers = [module.StateDictStager for module in (ours, pytorchs)]
+    copies = [stager._offload_tensor for stager in stagers]
+    copied = 0
 
-    def copy_slowly(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal copied
-        copied += 1
-        if copied > AT_ONCE:
-            stepped.wait(most_seconds if copied == AT_ONCE + 1 else 0)
-        return copy(self, *args, **kwargs)
+    def slow(copy: Callable[..., Any]) -> Callable[..., Any]:
+        def copy_slowly(*args: Any, **kwargs: Any) -> Any:
+            nonlocal copied
+            copied += 1
+            if copied > AT_ONCE:
+                due.wait(most_seconds if copied == AT_ONCE + 1 else 0)
+            return copy(*args, **kwargs)
 
-    StateDictStager._offload_tensor = copy_slowly
+        return copy_slowly
+
+    for stager, copy in zip(stagers, copies, strict=True):
+        stager._offload_tensor = slow(copy)
     try:
         yield
     finally:
-        StateDictStager._offload_tensor = copy
+        for stager, copy in zip(stagers, copies, strict=True):
+            stager._offload_tensor = copy
 
 
 ALONE = RankContext(
@@ -202,23 +258,24 @@ ALONE = RankContext(
 )
 
 
-def be_killed(framework: str, folder: Path) -> None:
+LAST_FILES = {"dcp_async": ".metadata.tmp", "torch_checkpointing": "optimizer_0.pt"}
+
+
+def be_killed(framework: str, name: str, folder: Path) -> None:
     """One rank that no launcher watches is killed while the process of its strategy writes, which never ends.
 
-    The file `pid` takes the process's id before.
+    The file `pid` takes the process's id before. As a rank does, this one ignores what would end the process by itself.
     """
-    from torch.distributed.checkpoint import _async_process_executor
-
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     scenario = Scenario(framework, ALONE, "small_cnn")
-    strategy = _open(scenario, folder / "killed", WAYS["process"])
+    strategy = _open(scenario, folder / "killed", PROCESSES[name])
     strategy.save(SAVED)
     strategy.settle()
-    process = _async_process_executor._CHECKPOINT_PROCESS._save_process
-    (folder / "pid").write_text(str(process.pid))
+    (folder / "pid").write_text(str(_process_of(strategy).pid))
     staging = CheckpointStore(folder / "killed", keep=2).staging(NEXT.step)
-    os.mkfifo(staging / ".metadata.tmp")  # the last file; nobody reads from it
+    os.mkfifo(staging / LAST_FILES[name])  # nobody reads from it
     strategy.save(NEXT)
-    while not (staging / "__0_0.distcp").exists():
+    while not {path.name for path in staging.iterdir()} & {"__0_0.distcp", "model_0.pt"}:
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -227,5 +284,5 @@ if __name__ == "__mp_main__":  # as in ckptbench.training.rank
     end_with_parent()
 if __name__ == "__main__":
     if "be_killed" in sys.argv:
-        be_killed(sys.argv[1], Path(sys.argv[-1]))
+        be_killed(sys.argv[1], sys.argv[-2], Path(sys.argv[-1]))
     main({"engine": engine})

@@ -19,6 +19,7 @@ from ckptbench.common.memory_kills import ended
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Watched
 from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import formats_of
 from ckptbench.runs.plan import Plan
 
 GB = 10**9
@@ -120,6 +121,7 @@ def test_this_machine_has_memory_and_shared_memory() -> None:
         ("pytorch", 2, PluginSpec("native"), 0),
         ("pytorch", 2, PluginSpec("dcp_async"), 0),
         ("pytorch", 2, PluginSpec("dcp_async", (("checkpointer", "process"),)), 2 * 8 * 51),
+        ("pytorch", 2, PluginSpec("torch_checkpointing"), 8 * 51),
     ],
 )
 def test_shared_memory_is_needed_by_mpi_and_by_a_process_that_writes(
@@ -129,7 +131,7 @@ def test_shared_memory_is_needed_by_mpi_and_by_a_process_that_writes(
     plan = make_plan("e1")
     cell = dataclasses.replace(
         plan.cell, framework=framework, ranks=ranks, strategy=strategy,
-        format={"native": {"chainer": "npz", "pytorch": "torch_save"}[framework]}.get(strategy.name, "dcp"),
+        format=formats_of(framework, strategy.name)[0],
     )  # fmt: skip
     plan = dataclasses.replace(plan, cell=cell)
     needed = preflight.needed_shared_memory(plan, ranks)

@@ -61,12 +61,20 @@ def needed_shared_memory(plan: Plan, ranks: int) -> int:
     What lies there without a place on it is killed by SIGBUS ("Bus error"). The memory of `async` and `deepfreeze` has no
     name, and is none of it; versions of the level `memory` are counted by `check_levels`.
     """
-    strategy = plan.cell.strategy
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec" and ranks > 1
-    by_process = strategy.chosen(STRATEGIES[strategy.name].options).get("checkpointer") == "process"
-    copies = by_process and not plan.cell.is_baseline
     state = FLOAT_BYTES * (2 * plan.sizes.parameters + plan.sizes.buffers)
-    return ranks * (speaks_mpi * MPI_BYTES + copies * int(state * FORMAT_MARGIN))
+    return ranks * speaks_mpi * MPI_BYTES + _shared_copies(plan, ranks) * int(state * FORMAT_MARGIN)
+
+
+def _shared_copies(plan: Plan, ranks: int) -> int:
+    """How many of the ranks copy the state to shared memory, for a process that writes it."""
+    strategy = plan.cell.strategy
+    if plan.cell.is_baseline:
+        return 0
+    if strategy.name == "torch_checkpointing":
+        return 1  # rank 0, which may be on this node
+    chosen = strategy.chosen(STRATEGIES[strategy.name].options)
+    return ranks if chosen.get("checkpointer") == "process" else 0
 
 
 def check(plan: Plan, *, ranks_here: int) -> None:

@@ -125,6 +125,7 @@ FORMAT_LABELS = {
     "tf_checkpoint": "TF Checkpoint",
     "dcp": "DCP",
     "torchsnapshot": "torchsnapshot",
+    "torch_checkpointing": "torch_checkpointing",
     "orbax": "Orbax",
 }
 """Each format's name in figures, in the order of the figures: a framework's default comes before its other formats."""
@@ -236,6 +237,14 @@ STRATEGIES = Registry(
             formats=("torchsnapshot",),
             stages=("begun", "copied", "written"),
             blocking=False,
+        ),
+        "torch_checkpointing": StrategyEntry(
+            location="ckptbench.strategies.pytorch.torch_checkpointing:TorchCheckpointing",
+            frameworks=("pytorch",),
+            formats=("torch_checkpointing",),
+            stages=("begun", "copied", "written"),
+            blocking=False,
+            options={"staging": ("beside", "blocking")},
         ),
         "orbax": StrategyEntry(
             location="ckptbench.strategies.orbax:Orbax",

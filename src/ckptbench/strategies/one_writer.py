@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
@@ -19,7 +19,7 @@ WRITING_RANK = 0
 
 
 class OneWriter(Strategy):
-    """Blocks until the engine has copied the state. Every rank also saves the state that only it has, like `native`."""
+    """Blocks as long as the engine's `_begin`. Every rank also saves the state that only it has, like `native`."""
 
     def __init__(self, context: StrategyContext) -> None:
         super().__init__(context)
@@ -28,8 +28,8 @@ class OneWriter(Strategy):
         self._has_begun = False
 
     @abstractmethod
-    def _begin(self, staging: Path) -> None:
-        """Begin to write, and return when the state is copied. The first call makes the engine, which is kept."""
+    def _begin(self, staging: Path) -> Future[None]:
+        """Begin to write. The future is done when the state is copied. The first call makes the engine, which is kept."""
 
     @abstractmethod
     def _finish(self, staging: Path) -> Sequence[str]:
@@ -47,14 +47,16 @@ class OneWriter(Strategy):
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         own = self._training_state.rank_state()
+        captured = done(None)
         if self._rank == WRITING_RANK:
             self._has_begun = True
-            self._begin(staging)
-        self._on_stage("copied")
-        written = self._thread.submit(self._write, staging, own)
-        return Share(captured=done(None), written={SHARED: written})
+            captured = self._begin(staging)
+        written = self._thread.submit(self._write, staging, own, captured)
+        return Share(captured=captured, written={SHARED: written})
 
-    def _write(self, staging: Path, own: Arrays) -> tuple[File, ...]:
+    def _write(self, staging: Path, own: Arrays, captured: Future[None]) -> tuple[File, ...]:
+        captured.result()
+        self._on_stage("copied")
         files = [save_own(staging, self._rank, own)]
         if self._rank == WRITING_RANK:
             names = self._finish(staging)

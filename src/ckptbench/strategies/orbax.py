@@ -13,6 +13,7 @@ the copies in threads. Each rank is alone to Orbax, so nothing in it waits for o
 from __future__ import annotations
 
 import os
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import orbax.checkpoint as ocp
 
 from ckptbench.checkpoints.version import names_in
 from ckptbench.frameworks.contract import Tensor, reading
+from ckptbench.strategies.contract import done
 from ckptbench.strategies.one_writer import OneWriter
 
 STATE = "state"
@@ -35,7 +37,7 @@ class Orbax(OneWriter):
 
     _checkpointer: ocp.AsyncCheckpointer | None = None
 
-    def _begin(self, staging: Path) -> None:
+    def _begin(self, staging: Path) -> Future[None]:
         if self._checkpointer is None:
             compressed = bool(self._options["compression"])
             handler = ocp.PyTreeCheckpointHandler(use_compression=compressed)
@@ -44,6 +46,7 @@ class Orbax(OneWriter):
             self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
         arrays = {tensor.name: tensor.read() for tensor in self._training_state.state()}
         self._checkpointer.save(staging / STATE, args=ocp.args.PyTreeSave(arrays))
+        return done(None)
 
     def _finish(self, staging: Path) -> list[str]:
         assert self._checkpointer is not None

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import tensorflow as tf
 
 from ckptbench.frameworks.contract import reading
+from ckptbench.strategies.contract import done
 from ckptbench.strategies.one_writer import OneWriter
 
 PREFIX = "model"
@@ -30,7 +32,7 @@ class TensorFlowAsync(OneWriter):
     _checkpoint: tf.train.Checkpoint | None = None
     _variables: Sequence[tf.Variable] = ()
 
-    def _begin(self, staging: Path) -> None:
+    def _begin(self, staging: Path) -> Future[None]:
         named = self._training_state.native["variables"]
         variables = list(named.values())
         # By identity: two variables that are compared give a tensor.
@@ -39,6 +41,7 @@ class TensorFlowAsync(OneWriter):
             self._checkpoint, self._variables = _over_variables(named), variables
         assert self._checkpoint is not None
         self._checkpoint.write(str(staging / PREFIX), tf.train.CheckpointOptions(enable_async=True))
+        return done(None)
 
     def _finish(self, staging: Path) -> list[str]:
         assert self._checkpoint is not None

@@ -16,8 +16,6 @@ traps it has too. The copy is awaited before the next forward pass, because that
 from __future__ import annotations
 
 import atexit
-import multiprocessing.resource_sharer
-import multiprocessing.resource_tracker
 import os
 from concurrent.futures import Future
 from functools import partial
@@ -30,8 +28,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.common.errors import CheckpointError
-from ckptbench.common.memory_kills import MemoryKills, ended
+from ckptbench.common.memory_kills import MemoryKills
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
@@ -39,6 +36,7 @@ from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.strategies.pytorch.state import OwnGroup, save_rest, state_of
+from ckptbench.strategies.pytorch.writing_process import died, end_sharing
 
 
 class DcpAsync(Strategy):
@@ -125,10 +123,7 @@ class DcpAsync(Strategy):
         process = engine._CHECKPOINT_PROCESS if self._in_process else None
         if process is None or process._save_process.is_alive():
             return first_cause(error)
-        status = process._save_process.exitcode
-        return CheckpointError(
-            f"the process that writes in the background {ended(status, self._kills)}"
-        )
+        return died(process._save_process, self._kills)
 
     def load(self, version: Version, folder: Path) -> None:
         load(version, folder, self._training_state, self._world.rank)
@@ -144,14 +139,9 @@ class DcpAsync(Strategy):
 
 
 def end_process() -> None:
-    """End the process that writes for this one, and what has handed memory to it. Nothing may be in writing.
-
-    DCP keeps the process for ever. When Python ends it waits for it after a SIGTERM, which a rank and all that it starts
-    ignore.
-    """
+    """End the process that writes for this one, which DCP keeps for ever. Nothing may be in writing."""
     process, engine._CHECKPOINT_PROCESS = engine._CHECKPOINT_PROCESS, None
     if process is not None:
         process._save_process.kill()
         process._save_process.join()
-    multiprocessing.resource_sharer.stop()
-    multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+    end_sharing()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,29 @@ def state_of(native: Mapping[str, Any], rank: int) -> dict[str, Any]:
     Ranks differ in their running statistics. Under a common name an engine would take each of them from whichever rank
     it likes. All values are tensors, so that no engine needs to pickle one.
     """
+    return {
+        **updated_state(native),
+        "statistics": {str(rank): dict(native["module"].named_buffers())},
+    }
+
+
+def updated_state(native: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters, and the optimizer's slots by parameter: what an update changes, and a forward pass does not."""
     module, optimizer = native["module"], native["optimizer"]
     names = {parameter: name for name, parameter in module.named_parameters()}
     return {
         "model": {name: parameter.detach() for parameter, name in names.items()},
         "optimizer": {names[each]: dict(slots) for each, slots in optimizer.state.items()},
-        "statistics": {str(rank): dict(module.named_buffers())},
     }
+
+
+def flat(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested dictionaries, each with its names, joined by slashes."""
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def without_statistics(state: Arrays) -> Arrays:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,6 +40,7 @@ from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
 from ckptbench.strategies.pytorch.state import (
     OwnGroup,
+    flat,
     load_rest,
     save_rest,
     state_of,
@@ -105,7 +106,7 @@ class TorchSnapshot(Strategy):
         state, rank = self._app_state(), self._world.rank
         statistics, source = state["statistics"][str(rank)], statistics_rank(version, rank)
         _check(snapshot, version.files, {
-            **{f"0/{name}": tensor for name, tensor in _flat({k: state[k].data for k in ("model", "optimizer")})},
+            **{f"0/{name}": tensor for name, tensor in flat({k: state[k].data for k in ("model", "optimizer")})},
             **{f"{source}/statistics/{source}/{name}": tensor for name, tensor in statistics.items()},
         })  # fmt: skip
         if self._world.world_size <= version.world_size:
@@ -119,14 +120,6 @@ class TorchSnapshot(Strategy):
 
     def close(self) -> None:
         self._group.close()
-
-
-def _flat(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in state.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}/")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _file(staging: Path, name: str, rank: int) -> File:
