@@ -10,6 +10,7 @@ a file with the states of its random generators.
 - Errors come as a `CheckpointException`, which is no `Exception`: `except Exception` lets it pass. A full disk reads
   `unexpected pos 704 vs 598`.
 - DCP's index is a pickle. The reader here makes only the types of an index, and refuses values that are no tensors.
+- DCP syncs the index, `.metadata`, before its bytes have left Python's buffer, so an empty file; the store syncs it again.
 """
 
 from __future__ import annotations
