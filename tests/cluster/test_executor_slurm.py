@@ -28,7 +28,7 @@ MANY = """
     rule one:
         output: "out/{i}"
         resources: runtime=30, mem_mb=400
-        shell: "echo $SLURM_ARRAY_JOB_ID > {output}"
+        shell: "echo $SLURM_ARRAY_JOB_ID ${{SLURM_MEM_PER_CPU:-}} ${{SLURM_HINT:-}} > {output}"
     """
 STOPPABLE = """
     rule all:
@@ -140,7 +140,7 @@ def many(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Many:
     workflow = Workflow(folder / "work", MANY)
     started = time.monotonic()
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    outer = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "2000"}  # with it srun would refuse to start
+    outer = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "2000", "SLURM_HINT": "nomultithread"}
     assert workflow.run(environment={"PATH": path, **outer}) == 0, workflow.text()
     seconds = time.monotonic() - started
     return Many(workflow, len(calls.read_text().split()), seconds)
@@ -189,7 +189,10 @@ def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> No
 
 
 def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
-    snakefile = MANY.replace("echo $SLURM_ARRAY_JOB_ID > {output}", "sleep 3000")
+    snakefile = MANY.replace(
+        "echo $SLURM_ARRAY_JOB_ID ${{SLURM_MEM_PER_CPU:-}} ${{SLURM_HINT:-}} > {output}",
+        "sleep 3000",
+    )
     workflow = Workflow(tmp_path, snakefile)
     process = workflow.start()
     workflow.wait_for_text("was submitted")
