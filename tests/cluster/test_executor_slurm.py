@@ -120,7 +120,7 @@ class Many:
 
     workflow: Workflow
     queries: int
-    """How often `sacct` was called."""
+    """How often `squeue` was called."""
     seconds: float
 
 
@@ -129,7 +129,7 @@ def many(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Many:
     folder = tmp_path_factory.mktemp("many")
     calls, tries = folder / "calls", folder / "tries"
     programs = {
-        "sacct": f'echo x >> {calls}\nexec {shutil.which("sacct")} "$@"\n',
+        "squeue": f'echo x >> {calls}\nexec {shutil.which("squeue")} "$@"\n',
         "sbatch": f'echo x >> {tries}\n[ $(wc -l < {tries}) -gt 2 ] && exec {shutil.which("sbatch")} "$@"\n'
         'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2\nexit 1\n',
     }

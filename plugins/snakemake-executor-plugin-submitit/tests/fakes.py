@@ -75,10 +75,10 @@ class FakeExecutor:
 class FakeCluster:
     name = "fake"
     asks_scheduler = True
+    note = ""
 
     def __init__(self) -> None:
         self.states: dict[str, JobState] = {}
-        self.queued: set[str] = set()
         self.answers = True
         self.errors: list[Exception | None] = []
         self.attempts: list[int] = []
@@ -97,18 +97,14 @@ class FakeCluster:
     def results(self, jobs: Iterable[Job[Any]]) -> dict[str, str | None]:
         return read_results(jobs)
 
-    def query(self) -> bool:
-        return self.answers
+    def query(self) -> None:
+        if not self.answers:
+            raise ConnectionError("nobody there")
 
     def state(self, job: Job[Any]) -> JobState:
         return self.states.get(job.job_id, RUNNING)
 
-    def still_queued(self, job_ids: list[str]) -> set[str]:
-        return self.queued & set(job_ids)
-
     def forget(self, job_id: str) -> None: ...
-
-    def reopen(self, job_id: str) -> None: ...
 
     def clear(self, job: Job[Any]) -> None: ...
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import UNKNOWN, FakeCluster, FakeJob, Logger, SnakemakeJob
+from fakes import RUNNING, UNKNOWN, FakeCluster, FakeJob, Logger, SnakemakeJob
 
 from snakemake_executor_plugin_submitit.adoption import Adopter
 from snakemake_executor_plugin_submitit.command import NestedCommand
@@ -82,10 +82,12 @@ def test_a_job_that_nobody_knows_any_more_is_submitted_again(tmp_path: Path):
     assert restart.remaining(request()) == 1
 
 
-def test_a_job_that_the_accounting_does_not_know_yet_is_taken_back(tmp_path: Path):
+def test_a_job_that_only_the_second_answer_lists_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     restart = Restart(tmp_path, request())
-    restart.cluster.states["7"] = UNKNOWN
-    restart.cluster.queued = {"7"}
+    answers = [UNKNOWN, RUNNING]
+    monkeypatch.setattr(restart.cluster, "state", lambda job: answers.pop(0))
     assert restart.remaining(request()) == 0
 
 

@@ -1,11 +1,12 @@
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from fakes import SnakemakeJob
 from snakemake_interface_common.exceptions import WorkflowError
 
-from snakemake_executor_plugin_submitit import cluster, clusters, dryrun, slurm_states
+from snakemake_executor_plugin_submitit import cluster, clusters, dryrun, slurm, slurm_states
 from snakemake_executor_plugin_submitit.resources import Allocation
 from snakemake_executor_plugin_submitit.settings import ExecutorSettings
 
@@ -111,12 +112,7 @@ def test_states_of_pending_and_ended_elements_of_an_array_are_told_apart():
 
 
 def test_one_query_names_each_array_once():
-    watcher = slurm_states.SlurmWatcher()
-    for job_id in ("7_0", "7_1", "9"):
-        watcher.register_job(job_id)
-    command = watcher._make_command()
-    assert command is not None
-    assert "--jobs=7,9" in command
+    assert "--jobs=7,9" in slurm_states.records_command({"7_0", "7_1", "9"})
 
 
 def test_a_job_that_was_killed_for_its_memory_says_so(tmp_path: Path):
@@ -131,3 +127,124 @@ def test_a_job_that_was_killed_for_its_memory_says_so(tmp_path: Path):
 
 def test_a_job_that_ended_by_itself_was_not_killed():
     assert not slurm_states.was_killed({"State": "FAILED", "ExitCode": "1:0"})
+
+
+class Commands:
+    """squeue and sacct, by the text that each prints, or its error."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **texts: str | Exception) -> None:
+        self.texts = texts
+        self.asked: list[str] = []
+        self.watcher = slurm_states.SlurmWatcher()
+        monkeypatch.setattr(slurm.SlurmJob, "watcher", self.watcher)
+        monkeypatch.setattr(slurm_states, "output", self)
+
+    def __call__(self, command: list[str]) -> str:
+        name = next(word for word in command if word in self.texts)
+        self.asked.append(name)
+        text = self.texts[name]
+        if isinstance(text, Exception):
+            raise text
+        return text
+
+    def state(self, folder: Path, job_id: str = "4711") -> cluster.JobState:
+        made = clusters.cluster(ExecutorSettings(cluster="slurm"))
+        job = made.job(folder, job_id)
+        made.query()
+        return made.state(job)
+
+
+RECORD = "JobID|State|ExitCode|Elapsed|Timelimit|NodeList\n4711|NODE_FAIL|0:0|00:21|02:00|node3\n"
+AWAY = ConnectionError("slurm_load_jobs error: Unable to contact slurm controller")
+OFF = ConnectionError("sacct: Slurm accounting storage is disabled")
+
+
+def test_a_job_that_is_being_requeued_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commands = Commands(monkeypatch, squeue="4711|PENDING|BeginTime\n", sacct=RECORD)
+    assert commands.state(tmp_path).words == "PENDING (BeginTime)"
+    assert commands.asked == ["squeue"]
+
+
+@pytest.mark.parametrize("queue", [AWAY, "Notice of the site\n", "4711|PENDING|None\n4712|RUN"])
+def test_nothing_is_decided_while_squeue_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queue: str | Exception
+):
+    commands = Commands(monkeypatch, squeue=queue, sacct=RECORD)
+    with pytest.raises(ConnectionError):
+        commands.state(tmp_path)
+
+
+def test_squeue_and_sacct_together_tell_of_an_end_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commands = Commands(monkeypatch, squeue="4711|NODE_FAIL|NodeDown\n", sacct=RECORD)
+    state = commands.state(tmp_path)
+    assert (state.ended, state.killed) == (True, True)
+    assert state.words == "NODE_FAIL (exit code 0:0, after 00:21 of 02:00, on node3)"
+    commands.texts["squeue"] = ""
+    state = commands.state(tmp_path)
+    assert (state.ended, state.killed) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "silent", [OFF, ConnectionError("sacct did not answer in 60 s"), "", RECORD[:-20]]
+)
+def test_without_accounting_squeue_tells_how_a_job_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str | Exception
+):
+    commands = Commands(monkeypatch, squeue="4711|FAILED|NonZeroExitCode\n", sacct=silent)
+    assert commands.state(tmp_path).words == "FAILED (squeue: NonZeroExitCode)"
+    commands.texts["squeue"] = ""
+    assert not commands.state(tmp_path).known
+
+
+def test_accounting_that_is_off_is_asked_once_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commands = Commands(monkeypatch, squeue="", sacct=OFF)
+    for _ in range(3):
+        commands.state(tmp_path)
+    assert commands.asked == ["squeue", "sacct", "squeue", "squeue"]
+    assert (
+        "accounting storage is disabled" in clusters.cluster(ExecutorSettings(cluster="slurm")).note
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "command"),
+    [
+        ("JobHeldUser", "scontrol release 4711"),
+        ("launch failed requeued held", "scontrol release 4711"),
+        ("launch_failed_requeued_held", "scontrol release 4711"),
+        ("PartitionNodeLimit", "scancel 4711"),
+        ("PartitionTimeLimit", "scancel 4711"),
+        ("QOSMaxWallDurationPerJobLimit", "scancel 4711"),
+        ("AssocGrpCPUMinutesLimit", "scancel 4711"),
+        ("AssocGrpCPURunMinutesLimit", ""),
+        ("QOSMaxJobsPerUserLimit", ""),
+        ("Resources", ""),
+        ("Priority", ""),
+    ],
+)
+def test_a_reason_that_waits_for_a_person_comes_with_the_command(reason: str, command: str):
+    remedy = slurm_states.read_queue(f"4711|PENDING|{reason}\n")["4711"]["Remedy"]
+    assert f"`{command}`" in remedy if command else not remedy
+
+
+@pytest.mark.parametrize(
+    "outcome", [subprocess.TimeoutExpired("x", 1), OSError("no such program"), (1, "down")]
+)
+def test_a_command_of_slurm_that_hangs_or_fails_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, outcome: Exception | tuple[int, str]
+):
+    def run(command: list[str], *, timeout: float, **_: object) -> subprocess.CompletedProcess[str]:
+        assert timeout <= 60
+        if isinstance(outcome, Exception):
+            raise outcome
+        return subprocess.CompletedProcess(command, outcome[0], "", outcome[1])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(ConnectionError, match="sacct"):
+        slurm_states.output(slurm_states.records_command({"1"}))

@@ -1,7 +1,8 @@
 from pathlib import Path
 
-from fakes import COMPLETED, TIMEOUT, UNKNOWN, FakeCluster, FakeJob, Logger
+from fakes import COMPLETED, RUNNING, TIMEOUT, UNKNOWN, FakeCluster, FakeJob, Logger
 
+from snakemake_executor_plugin_submitit import tally
 from snakemake_executor_plugin_submitit.cluster import JobState
 from snakemake_executor_plugin_submitit.status import (
     RESULT_LATENCY_SECONDS,
@@ -27,8 +28,16 @@ class Watch:
         self.jobs = [FakeJob(folder, str(number)) for number in range(jobs)]
         self.poller = Poller(self.cluster, self.logger, self.clock)  # type: ignore[arg-type]
 
+    def hold(self, job_id: str) -> None:
+        self.cluster.states[job_id] = waiting("JobHeldUser", f"`release {job_id}`")
+
     def round(self) -> dict[str, str | None]:
         return {outcome.job.job_id: outcome.error for outcome in self.poller.ended(self.jobs)}
+
+
+def waiting(reason: str, remedy: str = "") -> JobState:
+    words = f"PENDING ({reason})"
+    return JobState(known=True, ended=False, killed=False, words=words, remedy=remedy)
 
 
 def test_a_result_is_seen_without_asking_the_scheduler(tmp_path: Path):
@@ -57,20 +66,40 @@ def test_a_killed_job_fails_in_the_same_round(tmp_path: Path):
     assert watch.round() == {"0": "ended without a result: TIMEOUT (after 00:01:00)"}
 
 
-def test_a_job_that_can_never_run_is_named_once(tmp_path: Path):
-    watch = Watch(tmp_path)
-    words = "PENDING (Can Never Run: Insufficient amount of resource: ncpus)"
-    watch.cluster.states["0"] = JobState(known=True, ended=False, killed=False, words=words)
+def test_jobs_that_wait_for_a_person_are_named_once_with_the_command(tmp_path: Path):
+    watch = Watch(tmp_path, jobs=4)
+    for number in range(3):
+        watch.hold(str(number))
+    assert watch.round() == {}
+    watch.hold("3")
     assert watch.round() == {}
     assert watch.round() == {}
-    assert watch.logger.lines == [f"fake job 0 will not start: {words}"]
+    assert watch.logger.lines == [
+        "fake job 0 and 2 more will not start by itself: PENDING (JobHeldUser). `release 0`.",
+        "fake job 3 will not start by itself: PENDING (JobHeldUser). `release 3`.",
+    ]
 
 
-def test_a_job_that_was_requeued_is_still_active(tmp_path: Path):
+def test_a_note_on_the_answers_is_told_once(tmp_path: Path):
     watch = Watch(tmp_path)
-    watch.cluster.states["0"] = TIMEOUT
-    watch.cluster.queued = {"0"}
-    assert watch.round() == {}
+    watch.cluster.note = "accounting is off"
+    for _ in range(3):
+        assert watch.round() == {}
+    assert watch.logger.lines == ["accounting is off"]
+
+
+def test_every_few_minutes_a_line_says_how_many_wait_and_run(tmp_path: Path):
+    watch = Watch(tmp_path, jobs=3)
+    watch.round()
+    watch.cluster.states |= {"0": waiting("Priority"), "1": waiting("BeginTime")}
+    watch.round()
+    assert watch.logger.lines == []
+    watch.clock.now = tally.SECONDS
+    watch.round()
+    watch.round()
+    assert watch.logger.lines == [
+        "fake: 2 jobs wait, 1 run; 2 went back to the queue so far (a time limit, pre-emption, a lost node)."
+    ]
 
 
 def test_a_result_may_come_a_little_later_than_the_end(tmp_path: Path):
@@ -91,6 +120,14 @@ def test_a_job_that_the_scheduler_does_not_know_fails_after_a_while(tmp_path: Pa
     assert "may have been purged" in str(watch.round()["0"])
 
 
+def test_a_job_that_is_known_again_has_all_the_time_once_more(tmp_path: Path):
+    watch = Watch(tmp_path)
+    for hour, state in enumerate((UNKNOWN, RUNNING, UNKNOWN)):
+        watch.cluster.states["0"] = state
+        watch.clock.now = 3600 * hour
+        assert watch.round() == {}
+
+
 def test_a_scheduler_that_does_not_answer_fails_no_job(tmp_path: Path):
     watch = Watch(tmp_path)
     watch.cluster.states["0"] = UNKNOWN
@@ -98,9 +135,17 @@ def test_a_scheduler_that_does_not_answer_fails_no_job(tmp_path: Path):
     watch.cluster.answers = False
     watch.clock.now = 2 * UNKNOWN_SECONDS
     assert watch.round() == {}
-    assert "did not answer" in watch.logger.lines[0]
+    assert "did not answer a status query (1 in a row): nobody there." in watch.logger.lines[0]
     watch.cluster.answers = True
     assert watch.round() == {}
+
+
+def test_an_outage_is_told_ever_more_rarely(tmp_path: Path):
+    watch = Watch(tmp_path)
+    watch.cluster.answers = False
+    for _ in range(1000):
+        assert watch.round() == {}
+    assert len(watch.logger.lines) == 10
 
 
 def test_rounds_grow_apart_and_come_together_again():

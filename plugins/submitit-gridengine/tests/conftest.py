@@ -7,19 +7,24 @@ import pytest
 
 from submitit_gridengine import GridEngineInfoWatcher, GridEngineJob
 
-Answer = Callable[[str, str], None]
+Answer = Callable[..., None]
 
 
 @pytest.fixture
 def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """Makes a program that prints a text, and writes how it was called to the file `calls`."""
+    """Makes a program that prints a text and ends with a status, and writes how it was called to the file `calls`."""
     programs = tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
 
-    def make(name: str, text: str) -> None:
+    def make(name: str, text: str, status: int = 0) -> None:
         (programs / f"{name}.answer").write_text(text)
-        lines = ["#!/bin/sh", f'echo "{name} $*" >> {tmp_path}/calls', 'cat "$0.answer"']
+        lines = [
+            "#!/bin/sh",
+            f'echo "{name} $*" >> {tmp_path}/calls',
+            'cat "$0.answer"',
+            f"exit {status}",
+        ]
         (programs / name).write_text("\n".join([*lines, ""]))
         (programs / name).chmod(0o755)
 

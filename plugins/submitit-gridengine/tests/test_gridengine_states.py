@@ -12,8 +12,10 @@ import pytest
 from submitit.core.utils import JobPaths
 
 from submitit_gridengine import GridEngineInfoWatcher, accounting, qstat, watcher
+from submitit_qsub import NoAnswerError
+from submitit_qsub.watcher import SILENCE_S
 
-Answer = Callable[[str, str], None]
+Answer = Callable[..., None]
 Calls = Callable[[], list[str]]
 
 
@@ -186,6 +188,96 @@ def test_no_answer_changes_nothing(
     answer("qstat", said)
     watcher.update()
     assert watcher.get_state("101", mode="cache") == "RUNNING"
+
+
+LISTED = (
+    '<?xml version="1.0"?><job_info><queue_info><job_list state="running"><JB_job_number>4711'
+    "</JB_job_number><JB_name>{}</JB_name><state>r</state></job_list></queue_info><job_info/></job_info>\n"
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "warning: no master\n" + LISTED.format("train"),
+        LISTED.format("a&b &amp; c"),
+        LISTED.format("tr\x07in"),
+        LISTED.format("train") + "bye\n",
+    ],
+)
+def test_a_job_is_read_in_spite_of_notices_and_of_characters_that_xml_does_not_take(
+    watcher: GridEngineInfoWatcher, answer: Answer, said: str
+) -> None:
+    answer("qstat", said)
+    assert watcher.get_state("4711") == "RUNNING"
+
+
+def test_a_name_in_another_encoding_hides_no_state(
+    watcher: GridEngineInfoWatcher, answer: Answer, tmp_path: Path
+) -> None:
+    answer("qstat", "")
+    (tmp_path / "bin" / "qstat.answer").write_bytes(LISTED.format("tr\xe4in").encode("latin-1"))
+    assert watcher.get_state("4711") == "RUNNING"
+
+
+@pytest.mark.parametrize("said", ["", "Notice of the site", LISTED.format("train")[:150]])
+def test_a_job_is_never_given_up_for_want_of_an_answer(
+    watcher: GridEngineInfoWatcher, answer: Answer, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    answer("qstat", said)
+    watcher.register_job("4711")
+    for hour in range(3):
+        now_s = 3600.0 * hour
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: now_s)
+        with pytest.raises(NoAnswerError):
+            watcher.ask()
+    assert watcher.get_state("4711", mode="cache") == "UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "pe_taskid    1",
+        "exit_status  0                   \n",
+        "jobnumber    209                 \n",
+    ],
+)
+def test_accounting_that_was_cut_off_is_no_answer(data: Path, last: str) -> None:
+    text = (data / "qacct.txt").read_text()
+    with pytest.raises(NoAnswerError, match="cut off at job 209"):
+        accounting.read(text[: text.rindex(last) + len(last)])
+
+
+@pytest.mark.parametrize(
+    ("qacct", "ends_after_s"),
+    [
+        (("", 0), GridEngineInfoWatcher.unknown_s),
+        (("no jobs running since startup", 1), GridEngineInfoWatcher.unknown_s),
+        (("", 1), SILENCE_S),
+    ],
+)
+def test_a_job_that_qstat_does_not_list_is_waited_for_longer_where_accounting_fails(
+    watcher: GridEngineInfoWatcher,
+    answer: Answer,
+    monkeypatch: pytest.MonkeyPatch,
+    qacct: tuple[str, int],
+    ends_after_s: int,
+) -> None:
+    answer("qstat", "<job_info/>")
+    answer("qacct", *qacct)
+    watcher.register_job("4711")
+    ended_at = {}
+    for now_s in (0, ends_after_s - 1, ends_after_s):
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: float(now_s))
+        watcher.ask()
+        ended_at[now_s] = watcher.is_done("4711", mode="cache")
+    assert ended_at == {0: False, ends_after_s - 1: False, ends_after_s: True}
+
+
+def test_a_held_job_comes_with_the_command_that_lets_it_go(data: Path) -> None:
+    infos = qstat.read((data / "qstat.xml").read_text())
+    assert infos["102_9"]["Remedy"].startswith("`qrls 102.9` lets it go")
+    assert "Remedy" not in infos["101"]
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,9 @@ def test_near_its_limit_a_job_goes_on_as_another_with_the_same_id_for_submitit(
     assert not job.paths.result_pickle.exists()
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[-2:] == ["qrerun 77[0].pbs1", "qsub -v SUBMITIT_PBS_FOLLOWS=77_0"]
-    assert watcher._make_command() == ["qstat", "-x", "-t", "-f", "-F", "dsv", "77[]", "90"]
+    programs("qstat")
+    watcher.update()
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == "qstat -x -t -f -F dsv 77[] 90"
 
     follow_on = submitted.read_text()
     assert follow_on == script.replace("#PBS -J 0-1\n", "")
@@ -130,12 +132,14 @@ def test_a_job_that_ended_while_it_was_asked_for_is_not_taken_for_lost(
 ) -> None:
     programs("qsub", "306.pbs1")
     job = executor(tmp_path).submit(print)
-    watcher._make_command()
-    (job.paths.folder / "306_pbs_ids.txt").write_text("307\n")
-    infos = watcher.read_info((data / "qstat.dsv").read_text())
-    assert infos["306"]["State"] == "REQUEUED"
-    watcher._make_command()
-    assert watcher.read_info((data / "qstat.dsv").read_text())["306"]["State"] == "TIMEOUT"
+    programs("qstat")
+    register = job.paths.folder / "306_pbs_ids.txt"
+    (tmp_path / "programs" / "qstat").write_text(
+        f"#!/bin/sh\necho 307 > {register}\ncat {data / 'qstat.dsv'}\n"
+    )
+    assert watcher.get_state("306", mode="force") == "REQUEUED"
+    watcher.update()
+    assert watcher.get_state("306", mode="cache") == "TIMEOUT"
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ import pytest
 from submitit.core.utils import JobPaths
 
 from submitit_pbs import PbsInfoWatcher, qstat, verdict
+from submitit_qsub import NoAnswerError
+from submitit_qsub.watcher import SILENCE_S
 
 Programs = Callable[..., Path]
 
@@ -65,11 +67,12 @@ def test_a_value_may_span_lines() -> None:
     ("answer", "error"),
     [
         ("Connection refused", "listed no job, but said 'Connection refused'"),
-        ("Job Id: 401.pbs1|Job_Name=tr", "about job 401.pbs1 is not complete"),
+        ("Job Id: 401.pbs1|Job_Name=tr", "was cut off in '401.pbs1"),
+        ("Job Id: 401.pbs1|Job_Name=tr\n", "about job 401.pbs1 is not complete"),
     ],
 )
 def test_another_answer_is_named(answer: str, error: str) -> None:
-    with pytest.raises(qstat.QstatError, match=error):
+    with pytest.raises(NoAnswerError, match=error):
         qstat.read(answer)
 
 
@@ -148,6 +151,101 @@ def test_no_answer_changes_nothing(
     programs("qstat", *answer)
     watcher.update()
     assert watcher.get_state("302", mode="cache") == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("prints", "status"),
+    [
+        ("", 0),
+        ("Notice of the site: maintenance tonight\n", 0),
+        ("Job Id: 302.pbs1|job_state=F", 0),
+        ("Job Id: 301.pbs1|job_state=R\n", 1),
+        ("", 1),
+    ],
+)
+def test_a_job_is_never_given_up_for_want_of_an_answer(
+    watcher: PbsInfoWatcher,
+    programs: Programs,
+    monkeypatch: pytest.MonkeyPatch,
+    prints: str,
+    status: int,
+) -> None:
+    programs("qstat", prints, status)
+    watcher.register_job("302")
+    for hour in range(3):
+        now_s = 3600.0 * hour
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: now_s)
+        with pytest.raises(NoAnswerError):
+            watcher.ask()
+    assert watcher.get_state("302", mode="cache") == "UNKNOWN"
+    assert not watcher.is_done("302", mode="cache")
+
+
+def test_a_job_that_is_neither_listed_nor_named_as_gone_is_waited_for_longer(
+    watcher: PbsInfoWatcher, programs: Programs, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(
+        "qstat",
+        (data / "qstat.dsv").read_text(),
+        complains="qstat: 998.pbs1 Job has finished\nqstat: Unknown Job Id 97[].pbs1",
+    )
+    states = {}
+    for job_id in ("998", "97_0", "999"):
+        watcher.register_job(job_id)
+    for now_s in (0, watcher.unknown_s, SILENCE_S):
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: float(now_s))
+        watcher.ask()
+        states[now_s] = [
+            watcher.get_state(job_id, mode="cache") for job_id in ("998", "97_0", "999")
+        ]
+    assert states == {
+        0: ["COMPLETING"] * 3,
+        watcher.unknown_s: ["FAILED", "FAILED", "COMPLETING"],
+        SILENCE_S: ["FAILED"] * 3,
+    }
+
+
+def test_a_time_without_answers_is_not_a_time_without_the_job(
+    watcher: PbsInfoWatcher, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher.register_job("999")
+    for hour, complaint in enumerate(
+        ("Unknown Job Id 999.pbs1", "no server", "Unknown Job Id 999.pbs1")
+    ):
+        programs("qstat", status=153, complains=f"qstat: {complaint}")
+        now_s = 3600.0 * hour
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: now_s)
+        watcher.update()
+        assert watcher.get_state("999", mode="cache") == "COMPLETING"
+
+
+def test_a_name_in_another_encoding_hides_no_state(
+    watcher: PbsInfoWatcher, programs: Programs, tmp_path: Path
+) -> None:
+    programs("qstat")
+    (tmp_path / "programs" / "qstat.prints").write_bytes(
+        b"Job Id: 4711.pbs1|Job_Name=tr\344in|job_state=R|queue=q\n"
+    )
+    assert watcher.get_state("4711") == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("fields", "remedy"),
+    [
+        ("job_state=H|Hold_Types=s|substate=20", "`qrls -h s 4711` lets it go"),
+        ("job_state=H|Hold_Types=us|substate=20", "`qrls -h us 4711` lets it go"),
+        ("job_state=H|Hold_Types=s|substate=22", ""),
+        ("job_state=Q|comment=Can Never Run: Insufficient amount of resource", "`qdel 4711`, and"),
+        ("job_state=Q|comment=Not Running: Not enough free nodes available", ""),
+    ],
+)
+def test_a_job_that_waits_for_a_person_comes_with_the_command(
+    watcher: PbsInfoWatcher, programs: Programs, fields: str, remedy: str
+) -> None:
+    programs("qstat", f"Job Id: 4711.pbs1|Job_Name=train|{fields}\n")
+    said = watcher.get_info("4711")["Remedy"]
+    assert said.startswith(remedy)
+    assert bool(said) == bool(remedy)
 
 
 def test_a_deleted_job_that_pbs_calls_ended_well_is_cancelled_unless_its_result_is_there(

@@ -83,15 +83,19 @@ class Adopter:
             each for each in ended if results[each.job.job_id] is None and self._is_complete(each)
         ]
         rest = [each for each in candidates if each not in ended]
-        if not rest or not self._cluster.query():
-            return rest, finished
-        queued = self._cluster.still_queued([each.job.job_id for each in rest])
-        active = [
-            each
-            for each in rest
-            if each.job.job_id in queued or self._cluster.state(each.job).active
-        ]
-        return active, finished
+        return self._active(rest), finished
+
+    def _active(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        """Two answers must say that a job is over: the end of one may have been cut off unnoticed."""
+        over = candidates
+        try:
+            for _ in range(2):
+                if over:
+                    self._cluster.query()
+                    over = [each for each in over if not self._cluster.state(each.job).active]
+        except ConnectionError:
+            return candidates
+        return [each for each in candidates if each not in over]
 
     def _is_complete(self, candidate: _Candidate) -> bool:
         return self._finished_too and all(

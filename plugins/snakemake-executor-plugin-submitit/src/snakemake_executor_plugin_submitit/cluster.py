@@ -41,10 +41,17 @@ class JobState:
     """A job in the scheduler's eyes."""
 
     known: bool
+    """Not: it answered, and said nothing of this job."""
     ended: bool
     killed: bool
     """It ended by the scheduler's doing, so that no result will come."""
     words: str
+    remedy: str = ""
+    """What a person must do before it can run; "": it goes on by itself."""
+
+    @property
+    def word(self) -> str:
+        return self.words.partition(" ")[0]
 
     @property
     def active(self) -> bool:
@@ -103,21 +110,19 @@ class Cluster:
     def results(self, jobs: Iterable[core.Job[Any]]) -> dict[str, str | None]:
         return read_results(jobs)
 
-    def query(self) -> bool:
-        """Asks for the states of all jobs at once; False where the scheduler did not answer."""
-        watcher = self.executor_class.job_class.watcher
-        watcher._output = None
-        watcher.update()
-        return watcher._output is not None or watcher._make_command() is None
+    @property
+    def note(self) -> str:
+        """What a user should know of the scheduler's answers; "": nothing."""
+        return ""
+
+    def query(self) -> None:
+        """Asks for the states of all jobs at once. Raises ConnectionError where the scheduler gives no whole
+        answer: nothing follows from it for any job."""
+        self.executor_class.job_class.watcher.ask()
 
     def forget(self, job_id: str) -> None:
         """Leaves the job out of the queries to come."""
-        watcher = self.executor_class.job_class.watcher
-        getattr(watcher, "forget", watcher._registered.discard)(job_id)
-
-    def reopen(self, job_id: str) -> None:
-        """Asks again for a job that had seemed to be over."""
-        self.executor_class.job_class.watcher._finished.discard(job_id)
+        self.executor_class.job_class.watcher._registered.discard(job_id)
 
     def state(self, job: core.Job[Any]) -> JobState:
         """As of the last query."""
@@ -131,11 +136,8 @@ class Cluster:
             ended=ended,
             killed=bool(reason) and ended,
             words=f"{word} ({reason})" if reason else word,
+            remedy=info.get("Remedy", ""),
         )
-
-    def still_queued(self, job_ids: list[str]) -> set[str]:
-        """Which of the jobs that seem to have ended have not."""
-        return set()
 
     def clear(self, job: core.Job[Any]) -> None:
         """Takes what is left of a job that failed without a result out of the queue."""

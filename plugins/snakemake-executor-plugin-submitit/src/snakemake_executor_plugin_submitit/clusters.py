@@ -33,13 +33,10 @@ class Local(Cluster):
     def executor_class(self) -> type[Any]:
         return local.LocalExecutor
 
-    def query(self) -> bool:
-        return True
-
-    def forget(self, job_id: str) -> None:
+    def query(self) -> None:
         return
 
-    def reopen(self, job_id: str) -> None:
+    def forget(self, job_id: str) -> None:
         return
 
     def state(self, job: core.Job[Any]) -> JobState:

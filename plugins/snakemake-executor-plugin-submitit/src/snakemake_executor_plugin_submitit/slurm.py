@@ -5,6 +5,7 @@ becomes the one task: Slurm signals it alone before the limit (`--signal=B:`), a
 the job itself.
 """
 
+import dataclasses
 import functools
 import re
 import shlex
@@ -103,22 +104,27 @@ class Slurm(Cluster):
     @functools.cached_property
     def _limit(self) -> int:
         """What the cluster allows: MaxArraySize is one more than the largest index."""
-        config = states.output(["scontrol", "show", "config"])
+        try:
+            config = states.output(["scontrol", "show", "config"])
+        except ConnectionError:
+            return DEFAULT_ARRAY_LIMIT
         found = re.search(r"^MaxArraySize\s*=\s*(\d+)\s*$", config, re.MULTILINE)
         return max(1, int(found[1])) if found else DEFAULT_ARRAY_LIMIT
 
+    @property
+    def note(self) -> str:
+        return self.executor_class.job_class.watcher.note
+
     def state(self, job: core.Job[Any]) -> JobState:
-        info = job.watcher.get_info(job.job_id, mode="cache")
         state = super().state(job)
         if not state.ended:
             return state
-        log = states.daemon_words(job.paths.stderr)
-        return JobState(True, True, states.was_killed(info), states.ending_words(info, log))
-
-    def still_queued(self, job_ids: list[str]) -> set[str]:
-        """A job that was requeued has ended in the accounting's eyes until its next start is recorded there."""
-        jobs = f"--jobs={','.join(job_ids)}"
-        return set(states.output(["squeue", "--noheader", "--array", "--format=%i", jobs]).split())
+        info = job.watcher.get_info(job.job_id, mode="cache")
+        return dataclasses.replace(
+            state,
+            killed=states.is_certain(info) and states.was_killed(info),
+            words=states.ending_words(info, states.daemon_words(job.paths.stderr)),
+        )
 
     def _specific(self, allocation: Allocation) -> dict[str, Any]:
         additional = {"signal": f"B:USR2@{allocation.stop_seconds}", "requeue": True}

@@ -9,14 +9,13 @@ from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 from submitit.core.core import Job
 
 from .cluster import Cluster, JobState
+from .tally import Tally
 
 RESULT_LATENCY_SECONDS = 30
 """How long the result of a job that ended may take to appear on a shared file system."""
 UNKNOWN_SECONDS = 600
 """How long a scheduler may not know a job before it is taken for lost."""
 GROWTH = 1.5
-NEVER = "can never run"
-"""What PBS says of a job that asks for more than there is."""
 
 
 class Backoff:
@@ -57,8 +56,9 @@ class Poller:
         self._since: dict[str, float] = {}
         """Since when a job is in a state that is given some time to change."""
         self._unanswered = 0
-        self._hopeless: set[str] = set()
-        """Jobs of which the scheduler has said that they can never run."""
+        self._said: set[str] = set()
+        """What was told once: notes of the cluster, and jobs that wait for a person."""
+        self._tally = Tally(cluster.name, logger, clock)
         self.queries = 0
 
     def ended(self, jobs: Sequence[Job[Any]]) -> list[Outcome]:
@@ -77,64 +77,69 @@ class Poller:
         return outcomes, [job for job in jobs if job.job_id not in results]
 
     def _query(self) -> bool:
+        """Whether the scheduler answered. What is not answered counts for nothing: neither as an end, nor as a
+        time without news of a job."""
         if self._cluster.asks_scheduler:
             self.queries += 1
-        if self._cluster.query():
-            self._unanswered = 0
-            return True
-        self._unanswered += 1
-        self._since.clear()
-        self._logger.warning(
-            f"{self._cluster.name} did not answer a status query ({self._unanswered} in a row). "
-            "Jobs are left as they are; asking again."
-        )
-        return False
+        try:
+            self._cluster.query()
+        except ConnectionError as error:
+            self._unanswered += 1
+            self._since.clear()
+            if self._unanswered.bit_count() == 1:  # the 1st, 2nd, 4th, 8th...
+                self._logger.warning(
+                    f"{self._cluster.name} did not answer a status query ({self._unanswered} in a row): {error}. "
+                    "Jobs are left as they are; asking again."
+                )
+            return False
+        self._unanswered = 0
+        return True
 
     def _by_state(self, jobs: Sequence[Job[Any]]) -> list[Outcome]:
         states = {job.job_id: self._cluster.state(job) for job in jobs}
-        self._warn_of_hopeless(states)
-        over = [job for job in jobs if states[job.job_id].ended]
-        for job in jobs:
-            if states[job.job_id].active:
-                self._since.pop(job.job_id, None)
-        lost = [
-            job
-            for job in jobs
-            if not states[job.job_id].known and self._lasts(job, UNKNOWN_SECONDS)
-        ]
-        words = (
-            f"left no result, and {self._cluster.name} has not known it for "
-            f"{UNKNOWN_SECONDS // 60} minutes: its record may have been purged"
-        )
-        return [Outcome(job, words) for job in lost] + self._without_result(over, states)
-
-    def _warn_of_hopeless(self, states: Mapping[str, JobState]) -> None:
-        """Once a job: it would wait for ever, and the user with it."""
+        self._tell(states)
         for job_id, state in states.items():
-            hopeless = not state.ended and NEVER in state.words.lower()
-            if hopeless and job_id not in self._hopeless:
-                self._hopeless.add(job_id)
-                self._logger.warning(
-                    f"{self._cluster.name} job {job_id} will not start: {state.words}"
-                )
-
-    def _without_result(self, jobs: list[Job[Any]], states: dict[str, JobState]) -> list[Outcome]:
-        """Jobs that ended and left no result, once that is certain."""
-        if not jobs:
-            return []
+            if state.active:
+                self._since.pop(job_id, None)
         # A result may have come between the look for it and the query.
-        outcomes, rest = self._by_result(jobs)
-        queued = self._cluster.still_queued([job.job_id for job in rest]) if rest else set()
+        outcomes, rest = self._by_result([job for job in jobs if not states[job.job_id].active])
         for job in rest:
-            state = states[job.job_id]
-            if job.job_id in queued:
-                self._since.pop(job.job_id, None)
-                self._cluster.reopen(job.job_id)
-            elif state.killed or self._lasts(job, RESULT_LATENCY_SECONDS):
+            if words := self._verdict(job.job_id, states[job.job_id]):
                 self._cluster.clear(job)
-                outcomes.append(Outcome(job, f"ended without a result: {state.words}"))
+                outcomes.append(Outcome(job, words))
         return outcomes
 
-    def _lasts(self, job: Job[Any], seconds: float) -> bool:
+    def _verdict(self, job_id: str, state: JobState) -> str:
+        """Why a job without a result has failed; "" as long as that is not certain."""
+        if not state.known:
+            words = (
+                f"left no result, and {self._cluster.name} has not known it for "
+                f"{UNKNOWN_SECONDS // 60} minutes: its record may have been purged"
+            )
+            return words if self._lasts(job_id, UNKNOWN_SECONDS) else ""
+        certain = state.killed or self._lasts(job_id, RESULT_LATENCY_SECONDS)
+        return f"ended without a result: {state.words}" if certain else ""
+
+    def _tell(self, states: Mapping[str, JobState]) -> None:
+        self._tally.note(states)
+        self._warn_once(self._cluster.note)
+        waiting: dict[str, list[str]] = {}
+        for job_id, state in states.items():
+            if state.remedy and job_id not in self._said:
+                waiting.setdefault(state.words, []).append(job_id)
+        for words, job_ids in waiting.items():
+            self._said.update(job_ids)
+            more = f" and {len(job_ids) - 1} more" if len(job_ids) > 1 else ""
+            self._logger.warning(
+                f"{self._cluster.name} job {job_ids[0]}{more} will not start by itself: {words}. "
+                f"{states[job_ids[0]].remedy}."
+            )
+
+    def _warn_once(self, text: str) -> None:
+        if text and text not in self._said:
+            self._said.add(text)
+            self._logger.warning(text)
+
+    def _lasts(self, job_id: str, seconds: float) -> bool:
         now = self._clock()
-        return now - self._since.setdefault(job.job_id, now) >= seconds
+        return now - self._since.setdefault(job_id, now) >= seconds

@@ -7,12 +7,15 @@ import signal
 import time
 from dataclasses import dataclass
 
-from submitit_qsub import Info
+from submitit_qsub import Info, NoAnswerError
 
 _SLACK_S = 3600
 """Clocks of hosts differ, and qacct takes minutes."""
+_NEEDED = frozenset({"taskid", "failed", "exit_status"})
 _RESCHEDULED = {24, 25}
 _KILLED_AT_LIMIT = 37
+NONE_YET = "no jobs running since startup"
+"""What qacct says, and fails, where no job has ended yet."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,24 @@ def command(user: str, since: float) -> list[str]:
 
 
 def read(output: str) -> dict[str, Record]:
-    """The last run of each job, by submitit's job id."""
-    records = {}
-    for block in re.split(r"^=+$", output, flags=re.MULTILINE):
-        pairs = (line.split(None, 1) for line in block.splitlines())
-        fields = {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
-        # qrsh -inherit may leave a record of its own for every process of a parallel job.
-        if "jobnumber" in fields and fields.get("pe_taskid", "NONE") in ("NONE", "undefined"):
-            record = _record(fields)
-            records[record.job_id] = record
-    return records
+    """The last run of each job, by submitit's job id. Raises NoAnswerError where the answer was cut off."""
+    blocks = map(_fields, re.split(r"^=+$", output, flags=re.MULTILINE))
+    runs = [fields for fields in blocks if "jobnumber" in fields]
+    if runs and (not output.endswith("\n") or not _is_whole(runs[-1], runs[:-1])):
+        raise NoAnswerError(f"qacct's answer was cut off at job {runs[-1]['jobnumber']}")
+    # qrsh -inherit may leave a record of its own for every process of a parallel job.
+    own = (run for run in runs if run.get("pe_taskid", "NONE") in ("NONE", "undefined"))
+    return {record.job_id: record for record in map(_record, own)}
+
+
+def _is_whole(run: dict[str, str], others: list[dict[str, str]]) -> bool:
+    """Whether it has as many fields as the others; versions differ in their number."""
+    return len(run) >= min(map(len, others), default=0) and run.keys() >= _NEEDED
+
+
+def _fields(block: str) -> dict[str, str]:
+    pairs = (line.split(None, 1) for line in block.splitlines())
+    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
 
 
 def info(record: Record) -> Info:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from submitit_qsub import Info
+from submitit_qsub import Info, NoAnswerError
+
+_AMPERSAND = re.compile(r"&(?!#?\w+;)")
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def command(user: str) -> list[str]:
@@ -13,13 +16,24 @@ def command(user: str) -> list[str]:
 
 
 def read(output: str) -> dict[str, Info]:
-    """By submitit's job id, from `qstat -xml`. Raises ElementTree.ParseError."""
+    """By submitit's job id, from `qstat -xml`. Raises NoAnswerError where it is no XML, or not all of it."""
     infos: dict[str, Info] = {}
-    for entry in ElementTree.fromstring(output).iter("job_list"):
+    for entry in _tree(output).iter("job_list"):
         number = entry.findtext("JB_job_number", "")
         for job_id in _job_ids(number, entry.findtext("tasks", "")):
             infos[job_id] = _info(job_id, entry)
     return infos
+
+
+def _tree(output: str) -> ElementTree.Element:
+    """Without what a site prints before and after; with the characters that qstat leaves as they are (names of
+    jobs, say) written as XML wants them."""
+    start, end = output.find("<job_info"), output.rfind(">") + 1
+    text = _NOT_XML.sub("?", _AMPERSAND.sub("&amp;", output[max(start, 0) : end]))
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise NoAnswerError(f"qstat's answer cannot be read: {error}: {output[:80]!r}") from error
 
 
 def reasons_command(job_ids: list[str]) -> list[str]:
@@ -58,7 +72,16 @@ def _info(job_id: str, entry: ElementTree.Element) -> Info:
         "State": _state(letters),
         "GridEngineState": letters,
         "NodeList": entry.findtext("queue_name", "").partition("@")[2],
+        **(_hold(job_id) if "h" in letters and _state(letters) == "PENDING" else {}),
     }
+
+
+def _hold(job_id: str) -> Info:
+    number = job_id.replace("_", ".")
+    remedy = (
+        f"`qrls {number}` lets it go, unless it waits for another job; `qdel {number}` deletes it"
+    )
+    return {"Reason": "held", "Remedy": remedy}
 
 
 def _state(letters: str) -> str:

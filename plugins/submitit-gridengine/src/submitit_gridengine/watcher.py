@@ -6,13 +6,10 @@ import os
 import pwd
 import time
 from typing import ClassVar
-from xml.etree import ElementTree
-
-from submitit.core import logger
 
 from submitit_gridengine import accounting, qstat
-from submitit_qsub import Info, QsubInfoWatcher
-from submitit_qsub.watcher import DELETED, ask
+from submitit_qsub import Info, NoAnswerError, QsubInfoWatcher
+from submitit_qsub.watcher import DELETED, SILENCE_S, answer
 
 
 class GridEngineInfoWatcher(QsubInfoWatcher):
@@ -23,17 +20,9 @@ class GridEngineInfoWatcher(QsubInfoWatcher):
         "Reason": "deleted, or its accounting cannot be read: it is neither in qstat nor in qacct",
     }
 
-    def _make_command(self) -> list[str] | None:
-        return qstat.command(user_name()) if self._registered - self._finished else None
-
-    def read_info(self, string: bytes | str) -> dict[str, Info]:
-        """From the answer of qstat; asks further about jobs that it shows broken or no more."""
-        try:
-            listed = qstat.read(string if isinstance(string, str) else string.decode())
-        except ElementTree.ParseError as error:
-            logger.get_logger().warning(f"The answer of qstat could not be read: {error}")
-            return {}
-        asked = self._registered - self._finished
+    def _look(self, asked: set[str]) -> dict[str, Info]:
+        """Asks further about jobs that qstat shows broken or no more."""
+        listed = qstat.read(_output(qstat.command(user_name())))
         infos = {job_id: listed[job_id] for job_id in asked & listed.keys()}
         self._note_listed(infos)
         self._add_reasons(infos)
@@ -49,7 +38,7 @@ class GridEngineInfoWatcher(QsubInfoWatcher):
         broken = [job_id for job_id, info in infos.items() if info["State"] == "FAILED"]
         if not broken:
             return
-        reasons = qstat.read_reasons(_output(qstat.reasons_command(broken)))
+        reasons = qstat.read_reasons(answer(qstat.reasons_command(broken)).stdout)
         for job_id in broken:
             why = reasons.get(job_id, "no reason given")
             number = job_id.replace("_", ".")
@@ -59,9 +48,13 @@ class GridEngineInfoWatcher(QsubInfoWatcher):
         if not job_ids:
             return {}
         since = min(self._submitted_at(job_id) for job_id in job_ids)
-        records = accounting.read(_output(accounting.command(user_name(), since)))
+        try:
+            records = accounting.read(_output(accounting.command(user_name(), since)))
+            patience_s = None
+        except NoAnswerError:
+            records, patience_s = {}, SILENCE_S
         return {
-            job_id: self._without_record(job_id)
+            job_id: self._without_record(job_id, patience_s)
             if (record := records.get(job_id)) is None
             else self._judge(accounting.info(record))
             for job_id in job_ids
@@ -91,6 +84,8 @@ def user_name() -> str:
 
 
 def _output(command: list[str]) -> str:
-    """What a query prints; nothing if it fails, as qacct does with no accounting file yet."""
-    done = ask(command)
-    return "" if done is None else done.stdout
+    """What a query prints. Raises NoAnswerError where it fails; qacct does so with no accounting file yet."""
+    done = answer(command)
+    if done.returncode != 0 and accounting.NONE_YET not in done.stdout + done.stderr:
+        raise NoAnswerError(f"{command[0]} failed: {done.stderr.strip()}")
+    return done.stdout

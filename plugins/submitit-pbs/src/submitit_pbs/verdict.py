@@ -16,6 +16,10 @@ _STATES = {
 _ENDED = ("F", "X")
 _SUBSTATE_DELETED = "91"
 _SUBSTATE_NOT_RUN = "70"
+_SUBSTATE_DEPENDS = "22"
+"""Held until another job has ended."""
+_NEVER = "can never run"
+"""Part of the comment on a job that asks for more than there is."""
 
 # Exit statuses below 0 are PBS's own (src/include/job.h of OpenPBS).
 _OWN_STATUSES = {
@@ -56,6 +60,17 @@ def info(job_id: str, record: Record) -> Info:
         "NodeList": record.get("exec_host", ""),
         "ExitStatus": record.get("Exit_status", ""),
     }
+
+
+def remedy(pbs_id: str, record: Record) -> str:
+    """What a person must do before the job can run, with the command; "" where it goes on by itself."""
+    comment = record.get("comment", "").lower()
+    if record["job_state"] == "H" and record.get("substate") != _SUBSTATE_DEPENDS:
+        kinds = record.get("Hold_Types", "").strip("n") or "u"
+        return f"`qrls -h {kinds} {pbs_id}` lets it go ({kinds}: who holds it), `qdel {pbs_id}` deletes it"
+    if record["job_state"] == "Q" and _NEVER in comment:
+        return f"`qdel {pbs_id}`, and ask for less"
+    return ""
 
 
 def _verdict(record: Record) -> tuple[str, str]:

@@ -3,6 +3,6 @@
 from submitit_qsub.executor import QsubExecutor
 from submitit_qsub.job import QsubJob
 from submitit_qsub.parameters import Parameters
-from submitit_qsub.watcher import Info, QsubInfoWatcher
+from submitit_qsub.watcher import Info, NoAnswerError, QsubInfoWatcher
 
-__all__ = ["Info", "Parameters", "QsubExecutor", "QsubInfoWatcher", "QsubJob"]
+__all__ = ["Info", "NoAnswerError", "Parameters", "QsubExecutor", "QsubInfoWatcher", "QsubJob"]

@@ -11,6 +11,9 @@ from submitit.core.core import R
 
 from submitit_qsub.watcher import QsubInfoWatcher
 
+CANCEL_S = 120
+"""How long qdel may take."""
+
 
 class QsubJob(core.Job[R], ABC):
     _cancel_command = "qdel"
@@ -33,5 +36,5 @@ class QsubJob(core.Job[R], ABC):
         if not (jobs := list(jobs)):
             return
         command = [cls._cancel_command, *(job.scheduler_id() for job in jobs)]
-        subprocess.run(command, check=check, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=check, stdout=subprocess.DEVNULL, timeout=CANCEL_S)
         cls.watcher.cancelled.update(job.job_id for job in jobs)
