@@ -187,14 +187,16 @@ def test_an_overhead_is_negligible_below_one_percent_at_the_interval_of_the_stud
 
 
 def test_deepfreeze_hides_what_native_waits_for() -> None:
+    """A short stall is not enough: slower steps count."""
     tables = STUDY.tables()
-    cost = tables["checkpoint_cost"]
-    found = told("hidden behind training", tables)
-    assert found.word == FOUND
-    ours = cost["strategy"] == "deepfreeze"
-    cost.loc[ours, ["stall_s", "stall_s_lo", "stall_s_hi"]] *= 10_000
-    refuted = told("hidden behind training", tables)
-    assert refuted.word == REFUTED
+    overhead = tables["overhead"]
+    ends = ["overhead", "overhead_lo", "overhead_hi"]
+    ours = overhead["strategy"] == "deepfreeze"
+    overhead.loc[~ours, ends] = 0.3, 0.25, 0.35
+    overhead.loc[ours, ends] = 0.03, 0.02, 0.04
+    assert told("hidden behind training", tables).word == FOUND
+    overhead.loc[ours, ends] = 0.28, 0.24, 0.32
+    assert told("hidden behind training", tables).word == REFUTED
 
 
 def test_one_run_with_other_bits_refutes_that_a_restart_is_harmless() -> None:

@@ -48,7 +48,7 @@ NOTHING = "No framework was measured with two numbers of ranks: there is no scal
 READING = (
     "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks measured, times the ranks; cores allow: where ranks share"
     " the cores of a machine, what these do if each core does as much as with the fewest ranks. One checkpoint: filled points are the stall of the slowest rank,"
-    " hollow ones the time until all is on stable storage, means of a run over repeats. Vertical bars are 95 % intervals"
+    " hollow ones the time until all is on stable storage, means of a run over repeats; slower steps are in the figure overhead. Vertical bars are 95 % intervals"
 )
 SERIES = ("interval", "format", "strategy")
 MOST_SERIES = 4

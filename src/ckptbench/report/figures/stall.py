@@ -51,7 +51,7 @@ NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to sho
 READING = (
     "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until {until} (grey); means are those of the table"
     " checkpoint_cost. Crosses are checkpoints {first}; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
-    " Right: {shares}"
+    " Right: {shares}. What a checkpoint costs in all is in the figure overhead"
 )
 WORDS = {
     "until": "every byte and the commit record are on stable storage",
