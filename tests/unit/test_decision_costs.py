@@ -305,7 +305,7 @@ def two_strategies(study: Made) -> Made:
     ]  # fmt: skip
     study.rows["overhead"] = [
         overhead_of((0.05, 0.02, 0.08), (0.04, 0.03, 0.05), strategy="async"),
-        overhead_of((0.53, 0.49, 0.57), (0.02, 0.01, 0.03), strategy="torchsnapshot"),
+        overhead_of((0.53, 0.50, 0.60), (0.02, 0.015, 0.05), strategy="torchsnapshot"),
     ]
     return study
 
@@ -327,7 +327,7 @@ def test_the_decision_picks_what_costs_the_least_in_all_and_not_the_smallest_sta
 def test_steps_count_that_a_strategy_slows_down_everywhere(two_strategies: Made) -> None:
     costs = two_strategies.costs().set_index("strategy")
     slower = costs.loc["torchsnapshot", [f"slower_everywhere{end}" for end in ("", "_lo", "_hi")]]
-    assert slower.tolist() == pytest.approx([1.5, 1.458, 1.542], abs=1e-3)
+    assert slower.tolist() == pytest.approx([1.5, 1.447, 1.569], abs=1e-3)
     drawn = sampling.slower({**costs.loc["torchsnapshot"], "strategy": "torchsnapshot"})
     assert drawn[0] == pytest.approx(1.5)
     assert math.isnan(costs.loc["async", "slower_everywhere"])

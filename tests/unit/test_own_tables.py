@@ -232,6 +232,23 @@ def test_what_baselines_do_at_the_same_steps_is_no_cost_of_a_checkpoint(
     assert row["agree"]
 
 
+def test_an_engine_that_slows_every_step_down_is_not_the_first_by_its_short_stall(
+    tmp_path: Path,
+) -> None:
+    folders = study(tmp_path, repeats=2, plain=WHOLE)
+    for repeat in range(2):
+        step_s = 1 + repeat / 100
+        usual = Training(every=5, step_s=1.5 * step_s, stall_s=0.01, hidden_s=0.01)
+        folders.append(
+            write_run(tmp_path, baseline(repeat, engine="slow"), Training(step_s=step_s))
+        )
+        folders.append(write_run(tmp_path, cell(5, repeat, engine="slow"), usual))
+    tables = tables_of(folders)
+    assert only(tables["decision_costs"], strategy="engine=slow")["slower_everywhere"] == pytest.approx(1.5, rel=0.02)  # fmt: skip
+    assert only(tables["advice"], wins=True, rate="llama3")["strategy"] == "engine=plain"
+    assert list(tables["strategies"]["strategy"]) == ["engine=plain", "engine=slow"]
+
+
 def test_a_baseline_that_saved_is_told(tmp_path: Path) -> None:
     folders = [write_run(tmp_path, baseline(), Training(every=11)), write_run(tmp_path, cell(5), WHOLE)]  # fmt: skip
     tables = tables_of(folders)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn_training import exponential, useful_part
-from test_decision_costs import Made, setup
+from test_decision_costs import Made, overhead_of, setup
 
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.other_runs import Seen, run_spread
@@ -135,6 +135,17 @@ def test_a_study_in_which_the_model_is_true_holds_at_any_speed_of_the_machine(sl
     assert row["holds"]
     assert (row["failures"], row["repeats"], row["interval_steps"]) == (3, 2, 10)
     assert row["fine_from_steps"] < row["best_steps"] < row["fine_to_steps"]
+
+
+def test_the_best_interval_has_fewer_of_steps_that_a_strategy_makes_longer() -> None:
+    """The run is predicted at its own speed, which has them already."""
+    study = struck_study()
+    study.rows["overhead"].append(overhead_of((0.53, 0.5, 0.6), (0.02, 0.015, 0.05)))
+    (usual,), (slower,) = (
+        validation(each.tables()).to_dict("records") for each in (struck_study(), study)
+    )
+    assert slower["best_steps"] == pytest.approx(usual["best_steps"] / 1.5, rel=0.1)
+    assert slower["predicted"] == usual["predicted"]
 
 
 def test_steps_that_take_longer_than_most_are_work_too() -> None:
