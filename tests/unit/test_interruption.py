@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,17 +20,20 @@ from ckptbench.common.clock import boot_id
 from ckptbench.common.errors import ConfigError, LaunchError
 from ckptbench.common.files import read_json
 from ckptbench.failures.recovery.contract import Loss, Verdict
+from ckptbench.frameworks.contract import Arrays
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import KILLED, REMOVING, STRATEGIES, SYNCED
+from ckptbench.runs.events import File
 from ckptbench.runs.failure import Failure
 from ckptbench.runs.layout import final_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.schedule import kills_of
 from ckptbench.runs.seal import verify_seal
+from ckptbench.strategies.asynchronous import Asynchronous
 from ckptbench.training.rank import run_rank
 from ckptbench.world import variables
 
@@ -206,6 +210,29 @@ def test_a_run_whose_kill_never_comes_is_no_result(
     with pytest.raises(LaunchError, match="did not strike: what it waits for never came"):
         run_cell(killed, execution)
     assert not (killed.run_folder / "seal.json").exists()
+
+
+def test_a_kill_strikes_the_last_checkpoint_that_ends_after_training(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = {"strategy": PluginSpec("async"), "format": "safetensors"}
+    whole = proven(make_plan("s2", name="whole"), **behind)
+    killed = proven(make_plan("s2", name="killed"), faults=PluginSpec("killed_inside"), **behind)
+    run_cell(whole, execution)
+    lines = trace_path(whole.run_folder, 0).read_text().splitlines()
+    last = max(event["step"] for event in map(json.loads, lines) if event["event"] == "save")
+    kill = Failure(rank=0, step=last, moment="save", stage="written")
+    monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (kill,))
+    write = Asynchronous._write
+
+    def write_late(self: Asynchronous, step: int, own: Arrays) -> tuple[File, ...]:
+        time.sleep(0.5 if step == last else 0)
+        return write(self, step, own)
+
+    monkeypatch.setattr(Asynchronous, "_write", write_late)
+    run_cell(killed, execution)
+    assert read_json(killed.run_folder / "manifest.json")["attempts"] == 2
+    assert digests(killed, "end") == 2 * digests(whole, "end"), "both attempts reached it"
 
 
 def test_a_death_that_was_not_planned_ends_the_run(

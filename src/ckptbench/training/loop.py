@@ -208,12 +208,12 @@ class Trainer:
                     self._injector.recovering()
                 regrouped = self._recovery.regroup(error, self._reached)
 
-    def close(self) -> None:
-        """Wait until the strategy has written its last checkpoint. Raises CheckpointError or LaunchError as a save does.
-
-        A proof then loads every version that is left: is it the state of its step?
-        """
+    def settle(self) -> None:
+        """Wait until the strategy has written its last checkpoint. Raises CheckpointError or LaunchError as a save does."""
         self._checkpointer.settle()
+
+    def close(self) -> None:
+        """End the strategy. A proof first loads every version that is left: is it the state of its step?"""
         if self._plan.training.proof:
             for level, version in self._checkpointer.versions():
                 self._checkpointer.load(version)

@@ -83,6 +83,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         )
         trainer.build()
         trainer.train(trainer.start())
+        trainer.settle()  # a failure may strike in the last checkpoint
         injector.close()
         trainer.close()
         recovery.close()
