@@ -167,6 +167,7 @@ class Executor(RemoteExecutor):
             on_submitted=self._on_submitted,
             on_failed=self._on_failed,
             on_crash=self._on_crash,
+            open_jobs=lambda: len(self._open),
         )
         self._submitter.start()
         self._ready = True

@@ -4,10 +4,10 @@ A thread of its own submits, so that Snakemake's scheduler is not held up by a s
 """
 
 import queue
-import re
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,22 +19,17 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 from submitit.core.core import Job
 
+from . import refusals
 from .cluster import Cluster
 from .command import NestedCommand
 from .registry import Identity
 from .resources import Allocation
 
 RETRY_SECONDS = (2, 4, 8, 16, 32, 60, 60, 60)
-TRANSIENT = re.compile(
-    r"socket timed out|unable to contact slurm controller|resource temporarily unavailable"
-    r"|zero bytes were transmitted|backup controller in standby|slurm temporarily unable"
-    r"|unexpected message received|connection (refused|reset|timed out)"
-    r"|unable to contact qmaster|can't connect to service|commlib error|got select timeout"
-    r"|failed receiving gdi request|unable to send message to qmaster"
-    r"|cannot connect to server|communication failure|pbs_iff|end of file|timed? ?out",
-    re.IGNORECASE,
-)
-"""What schedulers say when the same submission may succeed a little later."""
+LIMIT_SECONDS = 30
+"""Between two tries while the user has as many jobs as the site allows."""
+REFUSED_SECONDS = 600
+"""How long a refused shape is not asked for again: sites change."""
 
 DETACH = "setsid"
 SUBMISSION_ERRORS = (RuntimeError, OSError, ValueError, subprocess.SubprocessError, WorkflowError)
@@ -67,6 +62,7 @@ class Submitter:
         on_submitted: Callable[[Sequence[tuple[Request, Job[Any]]]], None],
         on_failed: Callable[[Request, str], None],
         on_crash: Callable[[Exception], None],
+        open_jobs: Callable[[], int] = lambda: 0,
         retry_seconds: Sequence[float] = RETRY_SECONDS,
     ) -> None:
         self._cluster = cluster
@@ -76,6 +72,10 @@ class Submitter:
         self._on_submitted = on_submitted
         self._on_failed = on_failed
         self._on_crash = on_crash
+        self._open_jobs = open_jobs
+        self._refused: dict[Allocation, tuple[float, str]] = {}
+        """Shapes that were refused for good: when, and in which words."""
+        self._told_limit = False
         self._retry_seconds = retry_seconds
         self._queue: queue.SimpleQueue[list[Request] | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -101,7 +101,7 @@ class Submitter:
             while (requests := self._next()) is not None:
                 requests = self._take_back(requests)
                 for chunk in chunks(requests, self._cluster.largest_array()):
-                    self._submit_chunk(chunk)
+                    self._submit_alike(chunk)
         except StoppedError:
             return
         except Exception as error:  # noqa: BLE001 (Snakemake's main thread must learn of any)
@@ -115,33 +115,74 @@ class Submitter:
             requests = None if more is None else requests + more
         return None if self._stopped.is_set() else requests
 
-    def _submit_chunk(self, requests: list[Request]) -> None:
-        """As an array if there are several; one by one where that fails."""
-        try:
-            jobs = self._attempt(requests)
-        except SUBMISSION_ERRORS as error:
-            if len(requests) == 1:
-                self._on_failed(requests[0], failure_words(error))
-                return
+    def _submit_alike(self, requests: list[Request]) -> None:
+        """As one array. In parts where a limit asks for it; one by one where an array is refused. A shape of
+        which not even one job is taken is not asked for again."""
+        left, size, one_by_one = requests, len(requests), False
+        idle_waits = iter(self._retry_seconds)
+        words = self._remembered_refusal(requests[0].allocation)
+        while left and not words:
+            part = left[:size]
+            try:
+                jobs = self._attempt(part)
+            except SUBMISSION_ERRORS as error:
+                if refusals.is_limit(str(error)) and (
+                    len(part) > 1 or self._wait_for_room(error, idle_waits)
+                ):
+                    size = max(1, len(part) // 2)
+                elif len(part) > 1:
+                    size, one_by_one = 1, True
+                    self._logger.warning(
+                        f"Submitting {len(part)} jobs of {part[0].allocation.name} as an array "
+                        f"failed, trying them one by one: {failure_words(error)}"
+                    )
+                elif left is requests:
+                    words = self._remember_refusal(part[0].allocation, error)
+                else:
+                    self._on_failed(part[0], failure_words(error))
+                    left = left[1:]
+            else:
+                self.submissions += 1
+                self._on_submitted(list(zip(part, jobs, strict=True)))
+                left = left[size:]
+                size = 1 if one_by_one else 2 * size
+        for request in left:
+            self._on_failed(request, words)
+
+    def _wait_for_room(self, error: Exception, idle_waits: Iterator[float]) -> bool:
+        """While the user has as many jobs as the site allows: until one of this workflow may have ended. False
+        where there is none of it to wait for, and patience has ended."""
+        seconds = LIMIT_SECONDS if self._open_jobs() else next(idle_waits, None)
+        if seconds is not None and not self._told_limit:
+            self._told_limit = True
             self._logger.warning(
-                f"Submitting {len(requests)} jobs of {requests[0].allocation.name} as an array "
-                f"failed, trying them one by one: {failure_words(error)}"
+                f"{self._cluster.name} takes no more jobs of yours now, with {self._open_jobs()} of this workflow "
+                f"submitted: {failure_words(error)}. Waiting until some have ended; `--jobs` with a number below the "
+                "site's limit submits no more than that."
             )
-            for request in requests:
-                self._submit_chunk([request])
-        else:
-            self.submissions += 1
-            self._on_submitted(list(zip(requests, jobs, strict=True)))
+        if seconds is not None and self._stopped.wait(seconds):
+            raise StoppedError
+        return seconds is not None
+
+    def _remembered_refusal(self, allocation: Allocation) -> str:
+        refused_at, words = self._refused.get(allocation, (0.0, ""))
+        return words if time.monotonic() - refused_at < REFUSED_SECONDS else ""
+
+    def _remember_refusal(self, allocation: Allocation, error: Exception) -> str:
+        words = failure_words(error)
+        if not (refusals.is_passing(str(error)) or refusals.is_limit(str(error))):
+            self._refused[allocation] = (time.monotonic(), words)
+        return words
 
     def _attempt(self, requests: list[Request]) -> list[Job[Any]]:
-        """Raises one of SUBMISSION_ERRORS when the scheduler refuses for good."""
+        """Raises one of SUBMISSION_ERRORS when the scheduler refuses for good, or because of a limit."""
         for seconds in self._retry_seconds:
             if self._stopped.is_set():
                 raise StoppedError
             try:
                 return self._submit_now(requests)
             except SUBMISSION_ERRORS as error:
-                if not TRANSIENT.search(failure_words(error)):
+                if not refusals.is_passing(str(error)):
                     raise
                 self._logger.warning(
                     f"{self._cluster.name} did not take a submission, trying again in "
