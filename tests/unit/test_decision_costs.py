@@ -292,7 +292,7 @@ def overhead_of(paired: tuple[float, ...], in_run: tuple[float, ...], **changes:
     known = {"paired": paired, "in_run": in_run}
     ends = {f"{name}{end}": value for name, each in known.items() for end, value in zip(("", "_lo", "_hi"), each, strict=True)}  # fmt: skip
     apart = paired[1] > in_run[2] or in_run[1] > paired[2]
-    return setup(**ends, agree=not apart, **changes)
+    return setup(**ends, agree=not apart, steps_per_epoch=20, **changes)
 
 
 @pytest.fixture
@@ -308,6 +308,25 @@ def two_strategies(study: Made) -> Made:
         overhead_of((0.53, 0.50, 0.60), (0.02, 0.015, 0.05), strategy="torchsnapshot"),
     ]
     return study
+
+
+@pytest.mark.parametrize(
+    ("paired", "waited", "slowdown_s"),
+    [((0.5, 0.4, 0.6), 0.0, 2.3), ((0.5, -0.1, 1.1), 0.0, math.nan), ((0.5, 0.4, 0.6), 0.3, math.nan)],
+)  # fmt: skip
+def test_where_every_step_ran_beside_a_save_the_slowdown_is_what_the_baseline_shows(
+    study: Made, paired: tuple[float, ...], waited: float, slowdown_s: float
+) -> None:
+    """A save every ten steps of half a second stalls for 0.2 s. If it is certain that it costs something, and none of it was the wait of the next save."""
+    unknown = (math.nan, math.nan, math.nan)
+    study.rows["strategies"][0] |= {"slowdown_s": math.nan, "slowdown_s_lo": math.nan, "slowdown_s_hi": math.nan, "waited": waited}  # fmt: skip
+    study.rows["overhead"] = [{**overhead_of(paired, unknown), "agree": pd.NA}]
+    (row,) = study.costs().to_dict("records")
+    assert row["slowdown_s"] == pytest.approx(slowdown_s, nan_ok=True)
+    is_known = not math.isnan(slowdown_s)
+    assert ("slower steps during a save are taken as none" in row["note"]) != is_known
+    if is_known:
+        assert (row["slowdown_s_lo"], row["slowdown_s_hi"]) == pytest.approx((1.8, 2.8))
 
 
 def winner(study: Made) -> str:

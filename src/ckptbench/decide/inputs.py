@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from ckptbench.analysis.cost.estimates import IN_RUN, PAIRED
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SETUP, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
+from ckptbench.decide.against_baseline import slower_everywhere, with_slowdown
 from ckptbench.decide.projection import FIT, GROWING
 from ckptbench.decide.recoveries import (
     CELL,
@@ -43,7 +43,7 @@ FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "g
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
     "stall_s": "as in `checkpoint_cost`",
-    "slowdown_s": "extra time of the steps while one checkpoint is written in the background",
+    "slowdown_s": "extra time of the steps while one checkpoint is written in the background: by `paired`, less the stall, where every step ran beside a save",
     "durable_s": "from the start of a save until a restart can use the version, at the nearest level",
     "shared_durable_s": "the same at the level `shared`",
     "down_s": "from a failure until training goes on from a version",
@@ -83,7 +83,6 @@ DECISION_COSTS = Table(
 MODEST = "the runs of one repeat alone: no interval"
 UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
 AS_FAST = Estimate(1.0, UNKNOWN)
-NOT_SLOWER = Estimate(math.nan, UNKNOWN)
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -133,8 +132,9 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             "growth": "",
             **recovering,
         }
-        for row in records(timed)
-        if key_of(row, SYSTEM) in steps
+        for own in records(timed)
+        if key_of(own, SYSTEM) in steps
+        for row in [with_slowdown(own, overheads.get(key_of(own, SETUP)), steps[key_of(own, SYSTEM)]["step_s"])]
         for recovering in measured.recoveries(row)
     )  # fmt: skip
     return costs.assign(
@@ -164,25 +164,6 @@ def _saving(row: Row, nodes: int) -> Row:
         "shared_every": every,
         "copied": every > 1 and nodes > 1 and row["copies"] > 0,
     }
-
-
-def slower_everywhere(overhead: Row | None) -> Estimate:
-    """By how much a strategy makes steps longer that no save is beside, from its row of `overhead`: what the run without checkpoints shows and the run itself
-    does not. NaN where the two estimates agree, or the first is lower."""
-    if overhead is None or pd.isna(overhead["agree"]) or overhead["agree"]:
-        return NOT_SLOWER
-    (paired, *paired_ends), (inside, *inside_ends) = (
-        [1 + overhead[f"{name}{end}"] for end in ("", "_lo", "_hi")] for name in (PAIRED, IN_RUN)
-    )
-    if paired < inside:
-        return NOT_SLOWER
-    # The ends of the one meet the opposite ends of the other.
-    apart = [
-        math.hypot((own - paired) / paired, (other - inside) / inside)
-        for own, other in zip(paired_ends, reversed(inside_ends), strict=True)
-    ]
-    ratio = paired / inside
-    return Estimate(ratio, Interval(ratio * (1 - apart[0]), ratio * (1 + apart[1])))
 
 
 @dataclass(frozen=True, slots=True)

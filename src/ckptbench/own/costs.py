@@ -24,13 +24,8 @@ from ckptbench.analysis.cost.times import RunTimes
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.decide.inputs import (
-    BEGINS,
-    DECISION_COSTS,
-    representative,
-    slower_everywhere,
-    source_of,
-)
+from ckptbench.decide.against_baseline import slower_everywhere
+from ckptbench.decide.inputs import BEGINS, DECISION_COSTS, representative, source_of
 from ckptbench.matrix.interval import NEVER
 from ckptbench.own.collected import UNKNOWN_STRATEGY
 from ckptbench.own.seen import SeenRun
