@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +27,14 @@ OWN = ("sharded", "async", "deepfreeze", f"async{BY_NUMPY}", f"deepfreeze{BY_NUM
 SAVED = Position(step=1, epoch=0, step_in_epoch=1)
 
 
-def _cast(dtype: torch.dtype) -> Callable[[PyTorch], None]:
-    def change(framework: PyTorch) -> None:
-        framework.module.to(dtype)
-        for parameter, slots in framework.optimizer.state.items():
-            slots[MOMENTUM] = torch.zeros_like(parameter)
-
-    return change
-
-
-KINDS: dict[str, Callable[[PyTorch], None]] = {
-    "bfloat16": _cast(torch.bfloat16),
-    "float8_e4m3fn": _cast(torch.float8_e4m3fn),
-    "float8_e5m2": _cast(torch.float8_e5m2),
+KINDS: dict[str, dict[str, Any]] = {
+    "bfloat16": {"dtype": torch.bfloat16},
+    "float8_e4m3fn": {"dtype": torch.float8_e4m3fn},
+    "float8_e5m2": {"dtype": torch.float8_e5m2},
+    "channels_last": {"memory_format": torch.channels_last},
+    "channels_last bfloat16": {"memory_format": torch.channels_last, "dtype": torch.bfloat16},
 }
-"""What is done to the network and the optimizer after they were built."""
+"""Arguments of `module.to` after it was built."""
 
 
 def states(framework: str, world: RankContext, folder: Path) -> Arrays:
@@ -52,13 +44,21 @@ def states(framework: str, world: RankContext, folder: Path) -> Arrays:
     """
     scenario = Scenario(framework, world, "small_cnn")
     found: Arrays = {}
-    for kind, change in KINDS.items():
+    for kind, how in KINDS.items():
         for way in (*OWN, *scenario.framework.formats):
             scenario.build()
-            change(scenario.framework)
+            _change(scenario.framework, how)
             told = _saved_and_loaded(scenario, way, folder / f"{kind}-{way}")
             found |= {f"{kind}/{way}/{what}": value for what, value in told.items()}
     return found
+
+
+def _change(framework: Any, how: dict[str, Any]) -> None:
+    framework.module.to(**how)
+    for parameter, slots in framework.optimizer.state.items():
+        slots[MOMENTUM] = torch.zeros_like(parameter)
+    strided = [tensor for _, tensor in framework._parameters() if not tensor.is_contiguous()]
+    assert bool(strided) == ("memory_format" in how)
 
 
 def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:

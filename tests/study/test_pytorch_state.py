@@ -13,7 +13,7 @@ from ckptbench.matrix.registry import FRAMEWORKS
 SCRIPT = Path(__file__).with_name("pytorch_state.py")
 FRAMEWORK = "pytorch"
 OWN = ("sharded", "async", "deepfreeze", "async by NumPy", "deepfreeze by NumPy")
-SMALL_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+KINDS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "channels_last", "channels_last bfloat16")
 pytestmark = pytest.mark.frameworks(FRAMEWORK)
 
 
@@ -24,7 +24,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("way", [*OWN, *FRAMEWORKS[FRAMEWORK].formats])
-@pytest.mark.parametrize("kind", SMALL_FLOATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_tensor_is_loaded_as_it_was_and_safetensors_reads_it(
     found: list[Found], kind: str, way: str
 ) -> None:

@@ -30,7 +30,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies import image as images
 from ckptbench.strategies import timed as timing
-from ckptbench.strategies.state_files import FORMAT, own_name, share_name
+from ckptbench.strategies.state_files import FORMAT, bytes_of, own_name, share_name
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.ranks import RankContext
 
@@ -370,7 +370,7 @@ class OnDevice(NumpyFramework):
             def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
                 assert np.shares_memory(target, self.kept)
                 self.copies += 1
-                self.begun.append(lambda: np.copyto(target, tensor.bytes()[part]))
+                self.begun.append(lambda: np.copyto(target, bytes_of(tensor.read())[part]))
 
             return dataclasses.replace(tensor, in_place=False, begin_copy=begin_copy)
 

@@ -29,6 +29,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.trace import read_trace, whole_events
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.state_files import (
+    bytes_of,
     load_shares,
     own_share,
     save_own,
@@ -184,7 +185,7 @@ class Late(Strategy):
         if position.step < self.LAST:
             assert self.go.wait(300)
         share = own_share(self._training_state.state(), 0, 1)
-        pieces = (tensor.bytes()[piece.bytes] for tensor, piece in share)
+        pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in share)
         write_pieces(staging / share_name(0), [piece for _, piece in share], pieces)
         self.taken.set()
         return own, share_file(staging, 0)

@@ -21,6 +21,7 @@ from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.state_files import (
     FORMAT,
+    bytes_of,
     load_own,
     own_name,
     own_share,
@@ -183,7 +184,7 @@ def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothi
     }  # fmt: skip
     folder = version.folder
     write_pieces(
-        folder / "state-0", [p for _, p in others], (t.bytes()[p.bytes] for t, p in others)
+        folder / "state-0", [p for _, p in others], (bytes_of(t.read())[p.bytes] for t, p in others)
     )
     for number, (start, stop) in enumerate(held, start=1):
         piece = Piece(tensor=WHOLE, start=start, stop=stop)

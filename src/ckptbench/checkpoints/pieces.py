@@ -29,6 +29,8 @@ LONGEST_HEADER = 100_000_000
 """Bytes. The limit of safetensors itself."""
 BUFFERS = 1024
 """How many buffers one call may write. Linux's limit."""
+PENDING_BYTES = 1 << 21
+"""So many bytes are written at once, as blocks that are copies take memory until then."""
 
 _DTYPES = {
     **{
@@ -155,15 +157,20 @@ def _check_readable(tensor: Layout) -> None:
         )
 
 
-def write_pieces(path: Path, pieces: Sequence[Piece], values: Iterable[NDArray[np.uint8]]) -> None:
-    """Write a new file with the bytes of each piece. It copies nothing, and does not sync the file."""
+def write_pieces(path: Path, pieces: Sequence[Piece], blocks: Iterable[NDArray[np.uint8]]) -> None:
+    """Write a new file with the bytes of all pieces, in blocks that follow one another.
+
+    It copies nothing, holds few blocks at a time, and does not sync the file.
+    """
     with path.open("xb", buffering=0) as file:
         pending: list[memoryview] = [memoryview(header_of(pieces))]
-        for array in values:
-            pending.append(array.data)
-            if len(pending) == BUFFERS:
+        nbytes = 0
+        for block in blocks:
+            pending.append(block.data)
+            nbytes += block.nbytes
+            if len(pending) == BUFFERS or nbytes >= PENDING_BYTES:
                 _write(file.fileno(), pending)
-                pending = []
+                pending, nbytes = [], 0
         _write(file.fileno(), pending)
 
 

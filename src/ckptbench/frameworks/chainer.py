@@ -363,7 +363,7 @@ class Chainer(Framework):
             dtype=array.dtype,
             read=lambda: chainer.backends.cuda.to_cpu(memory()),
             write=write,
-            in_place=isinstance(array, np.ndarray) and array.flags.c_contiguous,
+            in_place=isinstance(array, np.ndarray),
         )
 
     def _counter(self) -> Tensor:

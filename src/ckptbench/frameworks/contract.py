@@ -13,10 +13,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.common.elements import copy_elements, put_elements
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.world.ranks import RankContext
 
+BLOCK_BYTES = 1 << 20
+"""A multiple of the size of every number."""
 Arrays = dict[str, NDArray[np.generic]]
 """Arrays by name. Weights use the names and layouts of `matrix.networks.layers.Network.parameters`."""
 
@@ -69,7 +72,7 @@ class Tensor:
     """Replace the values. The array may be kept or changed later by the caller: the framework takes a copy."""
 
     in_place: bool = False
-    """Whether `read` returns the framework's own memory, in C order, so that what is put there becomes the values."""
+    """Whether `read` returns the framework's own memory, so that what is put there becomes the values."""
     begin_copy: Callable[[NDArray[np.uint8], slice], None] | None = None
     """`begin_copy(target, part)` begins to copy these bytes of the values, in C order, to host memory; when
     `Framework.await_copies` returns they are there. None: the memory is the host's, and `read` gives it."""
@@ -81,7 +84,7 @@ class Tensor:
         With more threads than cores GCC's OpenMP lets none of them spin while it waits, so every step is slower.
         """
         if self.begin_copy is None:
-            np.copyto(target, self.bytes()[part])
+            copy_elements(self.read(), part, target)
         else:
             self.begin_copy(target, part)
 
@@ -89,10 +92,30 @@ class Tensor:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def bytes(self) -> NDArray[np.uint8]:
-        """`read` as bytes in C order, shape (nbytes,). It copies only where the framework's memory is not in that order."""
-        flat = np.ascontiguousarray(self.read()).reshape(-1)
-        return flat.view(np.uint8)
+    def memory(self, part: slice) -> NDArray[np.uint8] | None:
+        """These bytes of the framework's own memory. None: it cannot be had, or does not have them in C order."""
+        if not self.in_place or not (values := self.read()).flags.c_contiguous:
+            return None
+        return values.reshape(-1).view(np.uint8)[part]
+
+    def blocks(self, part: slice) -> Iterator[NDArray[np.uint8]]:
+        """These bytes of the values in C order, in blocks that follow one another.
+
+        One block without a copy, or copies of at most BLOCK_BYTES where `read` has the values in another order.
+        """
+        values = self.read()
+        if values.flags.c_contiguous:
+            yield values.reshape(-1).view(np.uint8)[part]
+            return
+        for start in range(part.start, part.stop, BLOCK_BYTES):
+            stop = min(start + BLOCK_BYTES, part.stop)
+            block = np.empty(stop - start, np.uint8)
+            copy_elements(values, slice(start, stop), block)
+            yield block
+
+    def put(self, part: slice, values: NDArray[np.uint8]) -> None:
+        """Replace these bytes of the values, in C order. Only where `in_place`."""
+        put_elements(self.read(), part, values)
 
 
 def left_out(what: str) -> CheckpointError:

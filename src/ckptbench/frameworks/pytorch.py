@@ -419,7 +419,7 @@ def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) 
         dtype=_numpy_type(values.dtype),
         read=lambda: _to_numpy(values.cpu()) if on_host is None else on_host,
         write=write,
-        in_place=copying is None and values.is_contiguous(),
+        in_place=copying is None,
         begin_copy=None if copying is None else begin_copy,
     )
 
@@ -481,7 +481,8 @@ def _check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
 
 
 def _save_safetensors(framework: PyTorch, path: Path) -> None:
-    safetensors.torch.save_file(framework.flat_state(), path)
+    state = framework.flat_state()
+    safetensors.torch.save_file({name: each.contiguous() for name, each in state.items()}, path)
 
 
 def _load_safetensors(framework: PyTorch, path: Path) -> None:

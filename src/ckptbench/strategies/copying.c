@@ -16,7 +16,7 @@
 enum { STRIPE = 64, STRIPES = 16 }; /* bytes that are mixed in at once, and how many of them between two scrambles */
 
 typedef struct {
-    const uint8_t *const *sources; /* pieces that follow one another in the file */
+    const uint8_t *const *sources; /* pieces that follow one another in the file; one may lie in its place there */
     const uint64_t *starts;        /* where each begins in the file; after the last, where it ends */
     uint64_t nbytes;               /* of the file: a multiple of 1024 */
     uint64_t block;                /* bytes with a checksum of their own: a multiple of 1024 */
@@ -53,9 +53,9 @@ static uint64_t read64(const uint8_t *bytes) {
     return value;
 }
 
-/* Copy one stripe, and mix it in. */
+/* Copy one stripe, and mix it in. It may be in its place already. */
 static void stripe_plain(uint64_t *sums, uint8_t *to, const uint8_t *from, const uint8_t *secret) {
-    memcpy(to, from, STRIPE);
+    memmove(to, from, STRIPE);
     for (int i = 0; i < 8; i++) {
         uint64_t data = read64(from + 8 * i), key = data ^ read64(secret + 8 * i);
         sums[i ^ 1] += data;

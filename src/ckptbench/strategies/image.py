@@ -85,12 +85,13 @@ class Image:
         Raises CheckpointError if the training state has other tensors than when the image was made.
         """
         tensors = self._tensors()
+        places = zip(self._share_pieces, self._share.open_places(), strict=True)
         if self.is_quick:
             self._share.fill(
-                [tensors[each.tensor.name].bytes()[each.bytes] for each in self._share_pieces]
+                [_source(tensors[piece.tensor.name], piece, place) for piece, place in places]
             )
             return
-        for piece, place in zip(self._share_pieces, self._share.open_places(), strict=True):
+        for piece, place in places:
             tensors[piece.tensor.name].copy_into(place, piece.bytes)
         self._training_state.await_copies()
 
@@ -164,6 +165,15 @@ class _FileImage:
         checksum = Checksum()
         checksum.update(self._memory.data)
         return checksum.hexdigest()
+
+
+def _source(tensor: Tensor, piece: Piece, place: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Where the native copy finds the piece. One that no memory has in the order of the file is put in its place here."""
+    memory = tensor.memory(piece.bytes)
+    if memory is None:
+        tensor.copy_into(place, piece.bytes)
+        return place
+    return memory
 
 
 def _is_at_hand(tensor: Tensor) -> bool:

@@ -34,7 +34,7 @@ class Sharded(Strategy):
         write_pieces(
             staging / share_name(rank),
             [piece for _, piece in share],
-            (tensor.bytes()[piece.bytes] for tensor, piece in share),
+            (block for tensor, piece in share for block in tensor.blocks(piece.bytes)),
         )
         self._on_stage("written")
         return Share(captured=done(None), written={SHARED: done((own, share_file(staging, rank)))})

@@ -192,9 +192,11 @@ def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
     for path in shares:
         for piece, values in read_pieces(path, partial(_memory_of, tensors)):
             tensor = tensors[piece.tensor.name]
+            if tensor.memory(piece.bytes) is not None:
+                continue  # it was read there
             if tensor.in_place:
-                continue
-            if piece.is_whole:
+                tensor.put(piece.bytes, values)
+            elif piece.is_whole:
                 _write(tensor, values)
             else:
                 whole = cut.setdefault(tensor.name, np.empty(tensor.nbytes, np.uint8))
@@ -208,6 +210,5 @@ def _write(tensor: Tensor, values: NDArray[np.uint8]) -> None:
 
 
 def _memory_of(tensors: Mapping[str, Tensor], piece: Piece) -> NDArray[np.uint8] | None:
-    """Where the piece belongs, in the framework's own memory. None: it cannot be put there."""
-    tensor = tensors[piece.tensor.name]
-    return tensor.bytes()[piece.bytes] if tensor.in_place else None
+    """Where the piece belongs, in the framework's own memory. None: it cannot be read into there."""
+    return tensors[piece.tensor.name].memory(piece.bytes)
