@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from scenario import Scenario, open_strategy
 from scenarios import main
 
+from ckptbench.checkpoints.pieces import pieces_in
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays
@@ -24,6 +26,7 @@ from ckptbench.world.ranks import RankContext
 BY_NUMPY = " by NumPy"
 OWN = ("sharded", "async", "deepfreeze", f"async{BY_NUMPY}", f"deepfreeze{BY_NUMPY}")
 """The strategies whose files `safetensors` reads, and ways to copy."""
+TIED = "tied"
 SAVED = Position(step=1, epoch=0, step_in_epoch=1)
 
 
@@ -33,8 +36,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "float8_e5m2": {"dtype": torch.float8_e5m2},
     "channels_last": {"memory_format": torch.channels_last},
     "channels_last bfloat16": {"memory_format": torch.channels_last, "dtype": torch.bfloat16},
+    TIED: {},
 }
-"""Arguments of `module.to` after it was built."""
+"""Arguments of `module.to` after it was built. TIED: scale and shift of each batch norm are one parameter, too."""
 
 
 def states(framework: str, world: RankContext, folder: Path) -> Arrays:
@@ -55,8 +59,14 @@ def states(framework: str, world: RankContext, folder: Path) -> Arrays:
 
 def _change(framework: Any, how: dict[str, Any]) -> None:
     framework.module.to(**how)
-    for parameter, slots in framework.optimizer.state.items():
-        slots[MOMENTUM] = torch.zeros_like(parameter)
+    if how is KINDS[TIED]:
+        for module in framework.module.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.bias = module.weight
+        optimizer = framework.optimizer
+        framework.optimizer = type(optimizer)(framework.module.parameters(), **optimizer.defaults)
+    for parameter in framework.module.parameters():
+        framework.optimizer.state[parameter][MOMENTUM] = torch.zeros_like(parameter)
     strided = [tensor for _, tensor in framework._parameters() if not tensor.is_contiguous()]
     assert bool(strided) == ("memory_format" in how)
 
@@ -87,6 +97,8 @@ def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
     assert all(own[name].tobytes() == own_now[name].tobytes() for name in own)
     read = _read(version) if way in OWN else then
     return {
+        "once": np.asarray(_written(version) if way in OWN else [], str),
+        "tied": np.asarray(_tied(framework), str),
         "saved": np.asarray(list(then)),
         "loaded": np.asarray([n for n in then if not _same(then[n], now[n])], str),
         "read": np.asarray([n for n in then if not _same(then[n], read.get(n))], str),
@@ -111,17 +123,37 @@ def _overwrite(framework: PyTorch, seed: int) -> None:
 
 
 def _read(version: Version) -> dict[str, torch.Tensor]:
-    """The tensors of the shares as `safetensors` opens them, those that are cut put together."""
+    """The tensors of the shares as `safetensors` opens them, those that are cut put together, and tied ones by both names."""
     parts: dict[str, torch.Tensor] = {}
+    metadata: dict[str, str] = {}
     for file in version.files.values():
         if file.kind == "state":
             parts |= load_file(version.folder / file.name)
+            with safe_open(version.folder / file.name, framework="pt") as opened:
+                metadata |= opened.metadata() or {}
     whole = {name: tensor for name, tensor in parts.items() if "[" not in name}
     cut = {name.partition("[")[0] for name in parts.keys() - whole.keys()}
     for name in cut:
         own = [part for part in parts if part.startswith(f"{name}[")]
         whole[name] = torch.cat([parts[part] for part in sorted(own, key=_start)])
-    return whole
+    return whole | {also: whole[name] for also, name in metadata.items() if also not in cut}
+
+
+def _written(version: Version) -> list[str]:
+    """The names of the tensors in the files, of each file's parts too."""
+    names: list[str] = []
+    for file in version.files.values():
+        if file.kind == "state":
+            names += [piece.tensor.name for piece in pieces_in(version.folder / file.name)]
+    return names
+
+
+def _tied(framework: PyTorch) -> list[str]:
+    """The names of those tensors that lie where one before them does."""
+    known: dict[int, str] = {}
+    named = [(f"model/{name}", each) for name, each in framework._parameters()]
+    named += [(f"optimizer/{name}", each) for name, each in framework._momenta()]
+    return [name for name, each in named if known.setdefault(each.data_ptr(), name) != name]
 
 
 def _start(part: str) -> int:

@@ -13,7 +13,16 @@ from ckptbench.matrix.registry import FRAMEWORKS
 SCRIPT = Path(__file__).with_name("pytorch_state.py")
 FRAMEWORK = "pytorch"
 OWN = ("sharded", "async", "deepfreeze", "async by NumPy", "deepfreeze by NumPy")
-KINDS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "channels_last", "channels_last bfloat16")
+KINDS = (
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "channels_last",
+    "channels_last bfloat16",
+    "tied",
+)
+TIED = [f"{part}/norm{number}.shift" for part in ("model", "optimizer") for number in (1, 2)]
+"""Second names of tensors."""
 pytestmark = pytest.mark.frameworks(FRAMEWORK)
 
 
@@ -33,3 +42,19 @@ def test_every_tensor_is_loaded_as_it_was_and_safetensors_reads_it(
         assert of_one["saved"].size > 10
         assert list(of_one["loaded"]) == []
         assert list(of_one["read"]) == []
+
+
+@pytest.mark.parametrize("way", [*OWN, *FRAMEWORKS[FRAMEWORK].formats])
+def test_a_tensor_with_two_names_is_one_again_when_it_is_loaded(
+    found: list[Found], way: str
+) -> None:
+    for rank in found:
+        of_one = part_of(rank, f"tied/{way}")
+        assert list(of_one["tied"]) == TIED
+
+
+@pytest.mark.parametrize("way", OWN)
+def test_a_tensor_with_two_names_is_written_once(found: list[Found], way: str) -> None:
+    for rank in found:
+        of_one = part_of(rank, f"tied/{way}")
+        assert set(of_one["saved"]) - set(of_one["once"]) == set(TIED)

@@ -90,6 +90,21 @@ def test_a_type_that_numpy_lacks_has_its_name_of_safetensors_and_is_read_again(
             assert file.get_slice(piece.key).get_dtype() == SMALL[name]
 
 
+def test_other_names_of_a_tensor_are_read_again_whole_or_cut(tmp_path: Path) -> None:
+    tensors = [
+        Layout(name="b", shape=(3, 5), dtype=np.dtype("uint8"), also=("z", "a")),
+        Layout(name="c", shape=(4,), dtype=np.dtype("uint8")),
+        Layout(name="d", shape=(7,), dtype=np.dtype("uint8"), also=("e[0:2]",)),
+    ]
+    for rank in range(3):
+        path, pieces = tmp_path / str(rank), share_of(tensors, rank, 3)
+        write_pieces(path, pieces, (np.zeros(piece.nbytes, np.uint8) for piece in pieces))
+        assert pieces_in(path) == pieces
+        with safetensors.safe_open(path, framework="np") as file:
+            others = {other: each.tensor.name for each in pieces for other in each.tensor.also}
+            assert others.items() <= file.metadata().items()
+
+
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_what_is_written_is_read_again(tmp_path: Path, rank: int) -> None:
     pieces = share_of(TENSORS, rank, 3)

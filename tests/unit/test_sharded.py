@@ -94,6 +94,48 @@ class Elsewhere(Normed):
         ]
 
 
+class Tied(Normed):
+    """Its first tensor has another name, too."""
+
+    def state(self) -> list[Tensor]:
+        first, *others = super().state()
+        return [dataclasses.replace(first, also=("model/embedding",)), *others]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "words"),
+    [
+        (Tied, Normed, "the other names model/embedding in state-0.safetensors, here no other"),
+        (Normed, Tied, "no other name in state-0.safetensors, here the other names model/embed"),
+        (Tied, Tied, None),
+    ],
+)
+def test_a_version_is_of_a_network_with_the_same_ties(
+    tmp_path: Path, then: type[Normed], now: type[Normed], words: str | None
+) -> None:
+    saving, loading = built(0), forgetful(0, now)
+    saving.__class__ = then
+    strategy(tmp_path / "store", saving, world(0, 1)).save(FIRST)
+    version = CheckpointStore(tmp_path / "store", keep=2).newest()
+    assert version is not None
+    reader = strategy(tmp_path / "store", loading, world(0, 1))
+    if words is None:
+        reader.load(version)
+        assert loading.weights["head.kernel"].tobytes() == saving.weights["head.kernel"].tobytes()
+        return
+    with pytest.raises(CheckpointError, match=words):
+        reader.load(version)
+
+
+def test_a_name_that_another_tensor_has_too_is_not_saved(tmp_path: Path) -> None:
+    framework = built(0)
+    first, *others = framework.state()
+    both = [dataclasses.replace(first, also=(others[0].name,)), *others]
+    framework.state = lambda: both  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match=f"two tensors .* are named {others[0].name}"):
+        strategy(tmp_path / "store", framework, world(0, 1)).save(FIRST)
+
+
 def forgetful(rank: int, kind: type[Normed] = Normed) -> Normed:
     framework = built(rank)
     framework.__class__ = kind

@@ -3,7 +3,8 @@
 The layout is 8 bytes with the length of a header, the header as JSON, and the values without gaps
 (https://huggingface.co/docs/safetensors). A tensor that lies whole in one file has its own name there. Of a tensor that
 is cut, each file has a one-dimensional part, named `<tensor>[<first element>:<end>]`, and the entry `<tensor>` of its
-`__metadata__` says the whole shape.
+`__metadata__` says the whole shape. A tensor with several names has one in the file; `__metadata__` has the others, each with
+that one, as in files of safetensors' own `save_model`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -57,6 +59,8 @@ class Layout:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
+    also: tuple[str, ...] = ()
+    """Its other names."""
 
     @property
     def size(self) -> int:
@@ -128,9 +132,13 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
     for piece in pieces:
         _check_readable(piece.tensor)
     entries: dict[str, Any] = {}
-    cut = {piece.tensor.name: list(piece.tensor.shape) for piece in pieces if not piece.is_whole}
-    if cut:
-        entries["__metadata__"] = {name: json.dumps(shape) for name, shape in cut.items()}
+    cut = [piece.tensor for piece in pieces if not piece.is_whole]
+    metadata = {
+        **{tensor.name: json.dumps(list(tensor.shape)) for tensor in cut},
+        **{name: piece.tensor.name for piece in pieces for name in piece.tensor.also},
+    }
+    if metadata:
+        entries["__metadata__"] = metadata
     offset = 0
     for piece in pieces:
         shape = piece.tensor.shape if piece.is_whole else (piece.stop - piece.start,)
@@ -234,11 +242,11 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[list[Piece], int]:
         raise _odd(path, f"its header would have {length} bytes")
     try:
         entries = json.loads(file.read(length))
-        shapes = {
-            name: json.loads(shape) for name, shape in entries.pop("__metadata__", {}).items()
-        }
+        metadata = entries.pop("__metadata__", {})
+        also = _other_names(metadata, entries)
         found = [
-            (entry["data_offsets"], _piece(key, entry, shapes)) for key, entry in entries.items()
+            (entry["data_offsets"], _piece(key, entry, metadata, also))
+            for key, entry in entries.items()
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _odd(path, f"its header cannot be read ({type(error).__name__}: {error})") from error
@@ -253,14 +261,30 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[list[Piece], int]:
     return [piece for _, piece in found], 8 + length
 
 
-def _piece(key: str, entry: dict[str, Any], shapes: dict[str, list[int]]) -> Piece:
+def _other_names(metadata: dict[str, str], keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Those of each tensor that has some. What else `__metadata__` has are the shapes of tensors that are cut."""
+    cut = {part[1] for key in keys if (part := _PART.fullmatch(key))}
+    found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    for other, name in metadata.items():
+        if other not in cut:
+            found[name] += (other,)
+    return found
+
+
+def _piece(
+    key: str,
+    entry: dict[str, Any],
+    metadata: Mapping[str, str],
+    also: Mapping[str, tuple[str, ...]],
+) -> Piece:
     dtype = _DTYPES[entry["dtype"]]
     part = _PART.fullmatch(key)
     if part is None:
-        tensor = Layout(name=key, shape=tuple(entry["shape"]), dtype=dtype)
+        tensor = Layout(name=key, shape=tuple(entry["shape"]), dtype=dtype, also=also.get(key, ()))
         return Piece(tensor=tensor, start=0, stop=tensor.size)
     name, start, stop = part[1], int(part[2]), int(part[3])
-    tensor = Layout(name=name, shape=tuple(shapes[name]), dtype=dtype)
+    shape = tuple(json.loads(metadata[name]))
+    tensor = Layout(name=name, shape=shape, dtype=dtype, also=also.get(name, ()))
     if not 0 <= start < stop <= tensor.size or entry["shape"] != [stop - start]:
         raise ValueError(f"{key} is no part of a tensor of shape {tensor.shape}")
     return Piece(tensor=tensor, start=start, stop=stop)

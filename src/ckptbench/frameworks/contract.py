@@ -71,6 +71,8 @@ class Tensor:
     write: Callable[[NDArray[np.generic]], None]
     """Replace the values. The array may be kept or changed later by the caller: the framework takes a copy."""
 
+    also: tuple[str, ...] = ()
+    """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `state` too."""
     in_place: bool = False
     """Whether `read` returns the framework's own memory, so that what is put there becomes the values."""
     begin_copy: Callable[[NDArray[np.uint8], slice], None] | None = None

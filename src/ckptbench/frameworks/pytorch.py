@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -217,15 +217,16 @@ class PyTorch(Framework):
             **{f"model/{name}": parameter for name, parameter in parameters.items()},
             **{f"optimizer/{name}": slots[each][MOMENTUM] for name, each in parameters.items()},
         }
-        return [self._tensor(name, tensor) for name, tensor in named.items()]
+        tied = _by_memory(named)
+        return [self._tensor(named[names[0]], memory, names) for memory, names in tied.items()]
 
-    def _tensor(self, name: str, tensor: torch.Tensor) -> Tensor:
+    def _tensor(self, tensor: torch.Tensor, memory: _Memory, names: list[str]) -> Tensor:
         """Reuse the Tensor of the last call if its memory is the same, because saves make training wait."""
-        memory = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        known = self._tensors.get(name)
-        if known is None or known[0] != memory:
+        known = self._tensors.get(names[0])
+        if known is None or known[0] != (memory, names):
             # What is kept holds its memory, so no other tensor can come to lie there.
-            known = self._tensors[name] = memory, _tensor(name, tensor, self._copying)
+            found = (memory, names), _tensor(names, tensor, self._copying)
+            known = self._tensors[names[0]] = found
         return known[1]
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
@@ -273,7 +274,7 @@ class PyTorch(Framework):
             dist.destroy_process_group()
 
     def flat_state(self) -> StateDict:
-        """Model and optimizer as one flat dictionary, for formats that store tensors only."""
+        """Model and optimizer as one flat dictionary, for formats that store tensors only. Tied ones have their first name."""
         names = {parameter: name for name, parameter in self.module.named_parameters()}
         self._check_optimizer(names)
         model = {f"model/{name}": tensor for name, tensor in self.module.state_dict().items()}
@@ -281,7 +282,8 @@ class PyTorch(Framework):
             f"optimizer/{names[parameter]}": slot[MOMENTUM]
             for parameter, slot in self.optimizer.state.items()
         }
-        return {**model, **slots}
+        state = {**model, **slots}
+        return {names[0]: state[names[0]] for names in _by_memory(state).values()}
 
     def load_flat_state(self, state: StateDict) -> None:
         with torch.no_grad():
@@ -399,7 +401,19 @@ def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
     return module
 
 
-def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
+_Memory = tuple[Any, ...]
+
+
+def _by_memory(named: Mapping[str, torch.Tensor]) -> dict[_Memory, list[str]]:
+    """The names of each tensor by where it lies: tied ones have several. Empty ones lie nowhere."""
+    found: dict[_Memory, list[str]] = {}
+    for name, each in named.items():
+        memory = each.data_ptr() or name, each.shape, each.stride(), each.dtype
+        found.setdefault(memory, []).append(name)
+    return found
+
+
+def _tensor(names: list[str], tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
     values = tensor.detach()
     # Made once, because saves make training wait.
     on_host = _to_numpy(values) if copying is None else None
@@ -414,7 +428,8 @@ def _tensor(name: str, tensor: torch.Tensor, copying: torch.cuda.Stream | None) 
         values.copy_(_from_numpy(array, values.dtype))
 
     return Tensor(
-        name=name,
+        name=names[0],
+        also=tuple(names[1:]),
         shape=tuple(values.shape),
         dtype=_numpy_type(values.dtype),
         read=lambda: _to_numpy(values.cpu()) if on_host is None else on_host,

@@ -190,6 +190,8 @@ def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
         if name not in later:
             return f"{name} is no longer there"
         old, new = earlier[name], later[name]
+        if old.also != new.also:
+            return f"{name} has come to share its memory with another tensor, or no longer does"
         if old != new:
             return (
                 f"{name} had shape {old.shape} and type {name_of(old.dtype)}, and now has {new.shape} and "

@@ -104,14 +104,14 @@ def share_file(staging: Path, rank: int) -> File:
 
 
 def layout_of(tensor: Tensor) -> Layout:
-    return Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
+    return Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype, also=tensor.also)
 
 
 def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
     """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name."""
     by_name = {tensor.name: tensor for tensor in tensors}
-    if len(by_name) < len(tensors):
-        names = [tensor.name for tensor in tensors]
+    names = [name for tensor in tensors for name in (tensor.name, *tensor.also)]
+    if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise CheckpointError(
             f"two tensors of the state are named {twice}: a file would hold only one of them"
@@ -184,6 +184,14 @@ def _check_fit(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> None:
             f"{name} has shape {piece.tensor.shape} and type {name_of(piece.tensor.dtype)} in {path.name}, here "
             f"{tensor.shape} and {name_of(tensor.dtype)}"
         )
+    if piece.tensor.also != tensor.also:
+        raise ValueError(
+            f"{name} has {_and_names(piece.tensor.also)} in {path.name}, here {_and_names(tensor.also)}"
+        )
+
+
+def _and_names(also: Sequence[str]) -> str:
+    return f"the other names {', '.join(also)}" if also else "no other name"
 
 
 def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
