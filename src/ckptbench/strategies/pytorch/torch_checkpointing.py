@@ -6,8 +6,8 @@ every rank save all that it holds, which would write model and optimizer once a 
 
 - The forward pass changes running statistics while they are copied, and the documentation's examples let it: their versions
   hold statistics of the next step. Here each rank copies its own at once, and writes them as it does for `native`.
-- The thread that copies makes OpenMP start its threads a second time, and from then on every step is slower, not only
-  those beside a save. `staging: blocking` copies on the training thread, and training waits; `beside` is the library's own way.
+- The thread that copies has OpenMP start threads a second time, and from then on every step is slower, not only those beside
+  a save. `staging: blocking` copies on the training thread, which starts none, and training waits. `beside` is the default.
 - `O_DIRECT`, its default, fails on ext4 with `Invalid argument`, as its writes are not aligned. It is off here.
 - It syncs nothing. Its own meeting of ranks and renaming are off, as the store does both.
 - Its reader unpickles whatever it finds, and puts a tensor of another shape into yours where PyTorch can repeat it, even
