@@ -88,8 +88,9 @@ def test_slurm_gets_exclusive_nodes_of_four_gpus(checkout: Checkout) -> None:
     assert submission(checkout, "slurm", 8) == [
         "sbatch FOLDER/submission.sh",
         "#SBATCH --account=gxx50000",
+        "#SBATCH --array=0-19%20",
         "#SBATCH --cpus-per-task=8",
-        "#SBATCH --error=FOLDER/%j_0_log.err",
+        "#SBATCH --error=FOLDER/%A_%a_0_log.err",
         "#SBATCH --exclusive",
         "#SBATCH --gpus-per-node=4",
         "#SBATCH --job-name=train_cell",
@@ -97,11 +98,10 @@ def test_slurm_gets_exclusive_nodes_of_four_gpus(checkout: Checkout) -> None:
         "#SBATCH --nodes=2",
         "#SBATCH --ntasks-per-node=4",
         "#SBATCH --open-mode=append",
-        "#SBATCH --output=FOLDER/%j_0_log.out",
+        "#SBATCH --output=FOLDER/%A_%a_0_log.out",
         "#SBATCH --requeue",
         "#SBATCH --signal=B:USR2@120",
         "#SBATCH --time=120",
-        "#SBATCH --wckey=submitit",
     ]
 
 
@@ -119,6 +119,7 @@ def test_abci_gets_whole_nodes_of_eight_gpus_by_select(checkout: Checkout) -> No
         "#PBS -P gxx50000",
         "#PBS -l select=4",
         "#PBS -l walltime=02:00:00",
+        "#PBS -J 0-19",
     ]
 
 
@@ -140,8 +141,9 @@ def test_the_machine_of_the_paper_gets_whole_nodes_of_four_gpus(checkout: Checko
         "#$ -l h_rt=7200",
         "#$ -l s_rt=7080",
         "#$ -l rt_F=8",
-        '#$ -o "FOLDER/$JOB_ID_0_log.out"',
-        '#$ -e "FOLDER/$JOB_ID_0_log.err"',
+        '#$ -o "FOLDER/$JOB_ID_$TASK_ID_0_log.out"',
+        '#$ -e "FOLDER/$JOB_ID_$TASK_ID_0_log.err"',
+        "#$ -t 1-20",
     ]
 
 

@@ -47,6 +47,39 @@ def test_an_option_that_submitit_does_not_know_is_one_of_sbatch(tmp_path: Path):
     assert directives(script(settings, tmp_path)) >= {"reservation=r1", "qos=high", "hold"}
 
 
+@pytest.mark.parametrize(
+    ("option", "kept"),
+    [
+        ("exclusive=false", {"requeue"}),
+        ("requeue=false", {"no-requeue"}),
+        ("no_requeue=true", {"no-requeue"}),
+        ("no_requeue=false", {"requeue"}),
+        ("requeue=true", {"requeue"}),
+        ("qos=1e3", {"requeue", "qos=1e3"}),
+        ("qos=", {"requeue"}),
+        ("wckey=", {"requeue"}),
+        ("wckey=w", {"requeue", "wckey=w"}),
+    ],
+)
+def test_an_option_is_one_line_or_none(tmp_path: Path, option: str, kept: set[str]):
+    made = directives(script(ExecutorSettings(cluster="slurm", options=[option]), tmp_path))
+    named = re.compile("exclusive|requeue|no-requeue|qos|wckey")
+    assert {line for line in made if named.match(line)} == kept
+
+
+@pytest.mark.parametrize(
+    ("cluster", "line"), [("slurm", "array=0-2%3"), ("pbs", "J 0-2"), ("gridengine", "t 1-3")]
+)
+def test_a_dry_run_shows_the_array(tmp_path: Path, cluster: str, line: str):
+    settings = ExecutorSettings(cluster=cluster)
+    jobs = [SnakemakeJob(jobid=number) for number in range(3)]
+    describe = dryrun.describe
+    (text,) = describe(jobs, clusters.cluster(settings), tmp_path, settings)  # type: ignore[arg-type]
+    assert re.search(rf"^ +#(SBATCH --|PBS -|\$ -){line}$", text, re.MULTILINE)
+    (text,) = describe(jobs, clusters.cluster(settings), tmp_path, settings, at_once=1)  # type: ignore[arg-type]
+    assert not re.search(r"--array|-J |-t 1", text)
+
+
 def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
     settings = ExecutorSettings(cluster="slurm", options=["mem=3GB", "signal=CONT@1"])
     made = directives(script(settings, tmp_path, mem_mb=100))
@@ -248,3 +281,9 @@ def test_a_command_of_slurm_that_hangs_or_fails_is_no_answer(
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(ConnectionError, match="sacct"):
         slurm_states.output(slurm_states.records_command({"1"}))
+
+
+@pytest.mark.parametrize("cluster", ["pbs", "gridengine"])
+def test_a_number_that_is_none_is_named(tmp_path: Path, cluster: str):
+    with pytest.raises(WorkflowError, match="train: nodes is 'two': it must be a number"):
+        script(ExecutorSettings(cluster=cluster, options=["nodes=two"]), tmp_path)

@@ -78,3 +78,8 @@ def test_an_option_without_a_value_is_refused_with_its_source():
 def test_a_setting_out_of_its_range_is_refused():
     with pytest.raises(WorkflowError, match="--submitit-tasks-per-node is 0"):
         ExecutorSettings(cluster="slurm", tasks_per_node=0).check()
+
+
+@pytest.mark.parametrize("text", ["1e3", "1.50", "007", "NaN", "Infinity", "1E5", "-0"])
+def test_a_name_that_looks_like_a_number_stays_text(text: str):
+    assert parse_options([f"qos={text}"], "here") == {"qos": text}

@@ -107,6 +107,10 @@ class Cluster:
     def largest_array(self) -> int:
         return self._settings.array_size
 
+    def set_array(self, executor: Any, count: int) -> None:
+        """Has the executor write the submission file of so many jobs."""
+        executor._array_size = count
+
     def results(self, jobs: Iterable[core.Job[Any]]) -> dict[str, str | None]:
         return read_results(jobs)
 

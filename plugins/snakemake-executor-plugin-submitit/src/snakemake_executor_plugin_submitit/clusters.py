@@ -33,6 +33,9 @@ class Local(Cluster):
     def executor_class(self) -> type[Any]:
         return local.LocalExecutor
 
+    def set_array(self, executor: Any, count: int) -> None:
+        """Each process is started by itself."""
+
     def query(self) -> None:
         return
 

@@ -1,6 +1,7 @@
 """What would be submitted, in the scheduler's own terms, without a scheduler."""
 
 import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,18 @@ def describe(
     cluster: Cluster,
     folder: Path,
     settings: ExecutorSettings,
+    at_once: int = sys.maxsize,
 ) -> Iterator[str]:
-    """A block of text for each shape of jobs: which jobs, the command, the file."""
+    """A block of text for each shape of jobs: which jobs, the command, the file. `at_once` jobs are in the queue or run at a time."""
     shapes: dict[Allocation, list[JobExecutorInterface]] = {}
     for job in jobs:
         shapes.setdefault(Allocation.of(job, settings), []).append(job)
     for allocation, alike in shapes.items():
         names = [f"#   {job.name}: {' '.join(map(str, job.output))}" for job in alike]
         executor: Any = cluster.executor(folder, allocation)
+        in_array = min(len(alike), settings.array_size, at_once)
+        if in_array > 1:
+            cluster.set_array(executor, in_array)
         yield "\n".join(
             [
                 f"# {len(alike)} x {allocation.name}, an array where several are ready at once:",

@@ -19,7 +19,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 from submitit.core.core import Job
 
-from . import clusters, dryrun, outer_job
+from . import clusters, dryrun, names, outer_job
 from .adoption import Adopter
 from .command import NestedCommand, check_argument
 from .registry import Entry, Identity, Registry
@@ -46,11 +46,14 @@ class Executor(RemoteExecutor):
         settings = self.executor_settings
         try:
             settings.check()
+            self._check_immediate()
             self._cluster = clusters.cluster(settings)
             jobs = dryrun.jobs_to_submit(self.dag)
             self._check_accounts(jobs)
             self._base = Path(settings.folder).absolute()
             self._check_submissions(jobs)
+            for line in names.remarks(jobs, self._cluster.name, self._limits()):
+                self.logger.warning(line)
             if settings.dry_run:
                 self._print_and_exit(jobs)
             self._cluster.check_programs()
@@ -134,6 +137,11 @@ class Executor(RemoteExecutor):
         path.write_text("".join(f"{file}\n" for file in files))
         return f"{arguments} --wait-for-files-file {shlex.quote(str(path))}"
 
+    def additional_general_args(self) -> str:
+        """One try in each job: `retries` of a rule would be tried again inside of it, with the resources of the first try. The
+        workflow submits a job for each try."""
+        return "--preemptible-rules --preemptible-retries 0"
+
     def get_python_executable(self) -> str:
         """For the shell that runs the job's command."""
         return shlex.quote(super().get_python_executable())
@@ -191,11 +199,22 @@ class Executor(RemoteExecutor):
     def _pause_seconds(self) -> float:
         return self._backoff.seconds if self._ready else SHORTEST_POLL_SECONDS
 
+    def _check_immediate(self) -> None:
+        if self.workflow.remote_execution_settings.immediate_submit:
+            raise WorkflowError(
+                "--immediate-submit is not possible with this executor, which submits a job when its input is there and follows it "
+                "until it ends. Leave the option out. Nothing was submitted."
+            )
+
+    def _limits(self) -> set[str]:
+        """Names of resources that the workflow counts itself."""
+        return {*self.workflow.global_resources, *self.workflow.resource_scopes}
+
     def _check_accounts(self, jobs: Sequence[JobExecutorInterface]) -> None:
         settings = self.executor_settings
         if not settings.require_account or settings.account:
             return
-        without = sorted({job.name for job in jobs if not job.resources.get("account")})
+        without = sorted({job.name for job in jobs if not Allocation.of(job, settings).account})
         if without:
             raise WorkflowError(
                 f"No account is set for {', '.join(without)}, and --submitit-require-account "
@@ -216,7 +235,9 @@ class Executor(RemoteExecutor):
             self._cluster.executor(self._base, allocation)
 
     def _print_and_exit(self, jobs: Sequence[JobExecutorInterface]) -> None:
-        for text in dryrun.describe(jobs, self._cluster, self._base, self.executor_settings):
+        at_once = self.workflow.resource_settings.nodes
+        settings = self.executor_settings
+        for text in dryrun.describe(jobs, self._cluster, self._base, settings, at_once):
             print(text)
         print(f"# {len(jobs)} jobs would be submitted to {self._cluster.name}; none was.")
         sys.exit(0)

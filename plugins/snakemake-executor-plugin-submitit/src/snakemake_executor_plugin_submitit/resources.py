@@ -9,6 +9,7 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
+from . import names, runtimes
 from .settings import ExecutorSettings
 
 DEFAULT_RUNTIME_MIN = 60
@@ -36,23 +37,27 @@ class Allocation:
     @classmethod
     def of(cls, job: JobExecutorInterface, settings: ExecutorSettings) -> "Allocation":
         """Raises WorkflowError where a resource of the job has no meaning."""
-        read = _Resources(job.name, job.resources)
+        read = _Resources(job.name, _given(job))
         nodes, tasks_per_node = _spread_tasks(read, settings.tasks_per_node)
+        gpus_per_node = _gpus_per_node(read, nodes, in_gres=settings.cluster == "slurm")
         runtime_min = read.whole("runtime", least=1) or DEFAULT_RUNTIME_MIN
-        threads = max(1, job.threads if isinstance(job.threads, int) else 1)
+        cpus_per_task = _cpus_per_task(read, job.threads, tasks_per_node, gpus_per_node)
         return cls(
             name=job.name,
             runtime_min=runtime_min,
-            memory_mb_per_node=read.whole("mem_mb", least=0),
+            memory_mb_per_node=_memory_mb_per_node(read, cpus_per_task * tasks_per_node),
             nodes=nodes,
             tasks_per_node=tasks_per_node,
-            cpus_per_task=read.whole("cpus_per_task", least=1)
-            or math.ceil(threads / tasks_per_node),
-            gpus_per_node=math.ceil((read.whole("gpus", least=0) or 0) / nodes),
-            queue=read.text("queue") or settings.queue,
-            account=read.text("account") or settings.account,
+            cpus_per_task=cpus_per_task,
+            gpus_per_node=gpus_per_node,
+            queue=read.text("queue") or read.text("slurm_partition") or settings.queue,
+            account=read.text("account") or read.text("slurm_account") or settings.account,
             stop_seconds=stop_seconds(runtime_min, settings.stop_seconds),
-            options=(*settings.options, *read.words("options")),
+            options=(
+                *settings.options,
+                *read.foreign_options(str(settings.cluster), nodes, gpus_per_node),
+                *read.words("options"),
+            ),
         )
 
 
@@ -66,6 +71,10 @@ def _spread_tasks(read: "_Resources", fit_on_a_node: int | None) -> tuple[int, i
     """Nodes, and tasks on each of them (the last node may get fewer from the job itself)."""
     tasks = read.whole("tasks", least=1)
     nodes = read.whole("nodes", least=1)
+    on_each = read.whole("tasks_per_node", least=1)
+    if tasks is None and on_each is not None:
+        tasks = on_each * (nodes or 1)
+    fit_on_a_node = on_each or fit_on_a_node
     if nodes is None:
         nodes = math.ceil((tasks or 1) / (fit_on_a_node or tasks or 1))
     if tasks is None:
@@ -78,16 +87,49 @@ def _spread_tasks(read: "_Resources", fit_on_a_node: int | None) -> tuple[int, i
     return nodes, math.ceil(tasks / nodes)
 
 
+def _gpus_per_node(read: "_Resources", nodes: int, *, in_gres: bool) -> int:
+    if gpus := read.whole("gpus", least=0) or read.whole("gpu", least=0):
+        return math.ceil(gpus / nodes)
+    return (names.gpus_in(read.text("gres")) if in_gres else None) or 0
+
+
+def _cpus_per_task(
+    read: "_Resources", threads: object, tasks_per_node: int, gpus_per_node: int
+) -> int:
+    per_gpu = read.whole("cpus_per_gpu", least=1)
+    if per_gpu and gpus_per_node:
+        return math.ceil(per_gpu * gpus_per_node / tasks_per_node)
+    on_a_node = max(1, threads) if isinstance(threads, int) else 1
+    return read.whole("cpus_per_task", least=1) or math.ceil(on_a_node / tasks_per_node)
+
+
+def _memory_mb_per_node(read: "_Resources", cpus: int) -> int | None:
+    per_cpu = read.whole("mem_mb_per_cpu", least=1)
+    return read.whole("mem_mb", least=0) if per_cpu is None else per_cpu * cpus
+
+
+def _given(job: JobExecutorInterface) -> dict[str, Any]:
+    """What is set, and known before the job's input exists."""
+    try:
+        given = {**job.resources}
+    finally:
+        runtimes.check()
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != "" and not _is_undetermined(value)
+    }
+
+
 @dataclass(frozen=True)
 class _Resources:
     job: str
     values: Mapping[str, Any]
 
     def whole(self, name: str, least: int) -> int | None:
-        """The resource as a whole number, rounded up; None where it is unset, or not known
-        before the job's input exists."""
+        """The resource as a whole number, rounded up; None where it is not given."""
         value = self.values.get(name)
-        if value is None or value == "" or _is_undetermined(value):
+        if value is None:
             return None
         try:
             number = math.ceil(float(value))
@@ -99,13 +141,17 @@ class _Resources:
 
     def text(self, name: str) -> str | None:
         value = self.values.get(name)
-        return None if value is None or _is_undetermined(value) else str(value)
+        return None if value is None else str(value)
 
     def words(self, name: str) -> tuple[str, ...]:
-        value = self.values.get(name)
-        if value is None or _is_undetermined(value):
-            return ()
+        value = self.values.get(name, "")
         return tuple(shlex.split(value)) if isinstance(value, str) else tuple(map(str, value))
+
+    def foreign_options(self, cluster: str, nodes: int, gpus_per_node: int) -> tuple[str, ...]:
+        try:
+            return tuple(names.options(self.values, cluster, nodes, gpus_per_node))
+        except (WorkflowError, ValueError) as error:
+            raise WorkflowError(f"{self.job}: {error}") from error
 
 
 def _is_undetermined(value: object) -> bool:

@@ -118,12 +118,15 @@ def parse_options(pairs: Iterable[str], source: str) -> dict[str, Any]:
             raise WorkflowError(
                 f"{source}: {pair!r} is not of the form key=value, with a key of letters, digits and -."
             )
-        options[key.strip().replace("-", "_")] = _value(value)
+        options[key.strip().replace("-", "_")] = read_value(value)
     return options
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
+    """As JSON where that is what was written: 3, true, a list. A name that looks like a number (1e3) stays text."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
         return text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text if is_number and str(value) != text.strip() else value

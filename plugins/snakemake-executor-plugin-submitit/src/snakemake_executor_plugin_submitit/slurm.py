@@ -15,14 +15,24 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from submitit.core import core, utils
 from submitit.slurm import slurm
 
 from . import slurm_states as states
 from .cluster import Cluster, JobState
+from .names import gpus_in
 from .resources import Allocation
 
 DEFAULT_ARRAY_LIMIT = 1000
+REFUSED = {
+    "time": "set the resource runtime",
+    "clusters": "squeue, sacct and scancel would ask another cluster, so run Snakemake where it is the default one",
+    "array": "set --submitit-array-size",
+    "output": "logs lie in --submitit-folder",
+    "error": "logs lie in --submitit-folder",
+}
+"""Options of sbatch that would be at odds with what is known of the job, and what to do instead."""
 
 
 class SlurmJob(slurm.SlurmJob[Any]):
@@ -126,6 +136,9 @@ class Slurm(Cluster):
             words=states.ending_words(info, states.daemon_words(job.paths.stderr)),
         )
 
+    def set_array(self, executor: Any, count: int) -> None:
+        executor.parameters["map_count"] = count
+
     def _specific(self, allocation: Allocation) -> dict[str, Any]:
         additional = {"signal": f"B:USR2@{allocation.stop_seconds}", "requeue": True}
         if allocation.memory_mb_per_node == 0:
@@ -137,18 +150,51 @@ class Slurm(Cluster):
             "array_parallelism": sys.maxsize,  # Snakemake's --jobs is the limit
             "additional_parameters": additional,
         }
-        return {key: value for key, value in specific.items() if value is not None}
+        return {key: value for key, value in specific.items() if value is not None} | {
+            "wckey": None  # submitit's own would need the right to it
+        }
 
     def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
         """An option that submitit does not know is one of sbatch."""
         shared, specific = super()._parameters(allocation)
         valid = self.executor_class._valid_parameters()
         further = {key: specific.pop(key) for key in specific.keys() - valid}
-        specific["additional_parameters"] = specific["additional_parameters"] | further
-        return shared, specific
+        further = specific["additional_parameters"] | further
+        if "no_requeue" in further:
+            further.pop("requeue", None)
+        if {"mem_per_cpu", "mem_per_gpu"} & specific.keys():
+            shared.pop("mem_gb", None)
+            further.pop("mem", None)
+        if _gpus_are_said(shared.get("gpus_per_node"), specific | further, allocation.name):
+            del shared["gpus_per_node"]
+        return shared, specific | {"additional_parameters": further}
 
     def _checked(self, options: dict[str, Any], job: str) -> dict[str, Any]:
-        return options
+        """Those that are set: false, null and nothing give no line."""
+        for name, remedy in REFUSED.items():
+            if name in options:
+                raise WorkflowError(
+                    f"{job}: {name}={options[name]} is not taken by this executor: {remedy}."
+                )
+        if options.get("requeue") is False:
+            options = options | {"no_requeue": True}
+        return {
+            key: value
+            for key, value in options.items()
+            if value is not False and value not in (None, "")
+        }
+
+
+def _gpus_are_said(per_node: object, options: dict[str, Any], job: str) -> bool:
+    """Whether an option says how many GPUs the job gets, so that --gpus-per-node must not. Raises WorkflowError where they differ."""
+    if not per_node:
+        return False
+    in_gres = gpus_in(options.get("gres"))
+    if in_gres is not None and str(in_gres) != str(per_node).rpartition(":")[2]:
+        raise WorkflowError(
+            f"{job}: gres={options['gres']} are {in_gres} GPUs a node, and gpus are {per_node}: leave one of them out."
+        )
+    return in_gres is not None or bool({"gpus", "gpus_per_task"} & options.keys())
 
 
 def pattern(path: str) -> str:

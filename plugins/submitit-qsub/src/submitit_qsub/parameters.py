@@ -64,7 +64,10 @@ class Parameters:
             for text in getattr(self, name):
                 quoting.line(str(text), name)
         for name in ("timeout_min", "nodes", "tasks_per_node", "cpus_per_task"):
-            if (number := getattr(self, name)) <= 0:
+            number = getattr(self, name)
+            if not isinstance(number, int | float):
+                raise ValueError(f"{name} is {number!r}: it must be a number.")
+            if number <= 0:
                 raise ValueError(f"{name} is {number!r}: it must be more than 0.")
 
     @classmethod
