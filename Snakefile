@@ -7,6 +7,11 @@ min_version("9.0")
 configfile: "config/config.yaml"
 
 
+# One timed run at a time on a machine: a profile says how many there are.
+resource_scopes:
+    machine="global",
+
+
 include: "workflow/rules/common.smk"
 
 
