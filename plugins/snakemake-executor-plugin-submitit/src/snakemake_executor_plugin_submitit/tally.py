@@ -21,18 +21,17 @@ class Tally:
         self._logger = logger
         self._clock = clock
         self._said_at = clock()
-        self._has_run: set[str] = set()
-        """Jobs seen running since they last waited."""
+        self._running: set[str] = set()
         self._requeued = 0
 
     def note(self, states: Mapping[str, JobState]) -> None:
         active = {job_id: state for job_id, state in states.items() if state.active}
         waiting = {job_id for job_id, state in active.items() if state.word in WAITING}
-        self._requeued += len(waiting & self._has_run)
-        self._has_run = (self._has_run | active.keys()) - waiting
+        self._requeued += len(waiting & self._running)
+        self._running = active.keys() - waiting
         if active and self._clock() - self._said_at >= SECONDS:
             self._said_at = self._clock()
             self._logger.info(
-                f"{self._name}: {len(waiting)} jobs wait, {len(active) - len(waiting)} run; "
+                f"{self._name}: {len(waiting)} jobs wait, {len(self._running)} run; "
                 f"{self._requeued} went back to the queue so far (a time limit, pre-emption, a lost node)."
             )
