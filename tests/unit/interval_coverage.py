@@ -200,7 +200,7 @@ BEFORE = {"checkpoint_cost": ("stall",), "strategies": ("stall", "checkpoint_cos
 
 
 def derived(collected: Tables, names: Iterable[str]) -> Tables:
-    """These tables, by the functions that make them."""
+    """These tables, by the functions that make them. Rows are in the order of keys, which is the same in all studies; that of costs is not."""
     needed = {each for name in names for each in (name, *BEFORE.get(name, ()))}
     tables = {
         **collected,
@@ -212,7 +212,7 @@ def derived(collected: Tables, names: Iterable[str]) -> Tables:
     }
     for name, derive in DERIVES.items():
         if name in needed:
-            tables[name] = derive(tables)
+            tables[name] = DERIVED[name].table.frame(derive(tables))
     return tables
 
 
