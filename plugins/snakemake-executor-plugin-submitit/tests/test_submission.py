@@ -97,6 +97,7 @@ def test_a_refused_array_is_tried_job_by_job(tmp_path: Path):
     bench.submit(1, 1, 1)
     assert bench.cluster.attempts == [3, 1, 1, 1]
     assert (len(bench.submitted), len(bench.failed)) == (2, 1)
+    assert not bench.submitter._refused, "a shape of which two jobs were taken"
 
 
 def test_a_shape_that_is_refused_is_asked_for_once_and_not_once_a_job(tmp_path: Path):

@@ -118,17 +118,17 @@ class Submitter:
     def _submit_alike(self, requests: list[Request]) -> None:
         """As one array. In parts where a limit asks for it; one by one where an array is refused. A shape of
         which not even one job is taken is not asked for again."""
+        if words := self._remembered_refusal(requests[0].allocation):
+            self._fail(requests, words)
+            return
         left, size, one_by_one = requests, len(requests), False
         idle_waits = iter(self._retry_seconds)
-        words = self._remembered_refusal(requests[0].allocation)
-        while left and not words:
+        while left:
             part = left[:size]
             try:
                 jobs = self._attempt(part)
             except SUBMISSION_ERRORS as error:
-                if refusals.is_limit(str(error)) and (
-                    len(part) > 1 or self._wait_for_room(error, idle_waits)
-                ):
+                if self._may_fit_later(part, error, idle_waits):
                     size = max(1, len(part) // 2)
                 elif len(part) > 1:
                     size, one_by_one = 1, True
@@ -136,18 +136,23 @@ class Submitter:
                         f"Submitting {len(part)} jobs of {part[0].allocation.name} as an array "
                         f"failed, trying them one by one: {failure_words(error)}"
                     )
-                elif left is requests:
-                    words = self._remember_refusal(part[0].allocation, error)
                 else:
-                    self._on_failed(part[0], failure_words(error))
-                    left = left[1:]
+                    refused = left if left is requests else part
+                    self._refuse(refused, error, remember=left is requests)
+                    left = left[len(refused) :]
             else:
                 self.submissions += 1
                 self._on_submitted(list(zip(part, jobs, strict=True)))
                 left = left[size:]
                 size = 1 if one_by_one else 2 * size
-        for request in left:
-            self._on_failed(request, words)
+
+    def _may_fit_later(
+        self, part: list[Request], error: Exception, idle_waits: Iterator[float]
+    ) -> bool:
+        """Whether fewer jobs may be within a limit of the site, or a single one after the wait that this makes."""
+        if not refusals.is_limit(str(error)):
+            return False
+        return len(part) > 1 or self._wait_for_room(error, idle_waits)
 
     def _wait_for_room(self, error: Exception, idle_waits: Iterator[float]) -> bool:
         """While the user has as many jobs as the site allows: until one of this workflow may have ended. False
@@ -168,11 +173,15 @@ class Submitter:
         refused_at, words = self._refused.get(allocation, (0.0, ""))
         return words if time.monotonic() - refused_at < REFUSED_SECONDS else ""
 
-    def _remember_refusal(self, allocation: Allocation, error: Exception) -> str:
-        words = failure_words(error)
-        if not (refusals.is_passing(str(error)) or refusals.is_limit(str(error))):
-            self._refused[allocation] = (time.monotonic(), words)
-        return words
+    def _refuse(self, requests: list[Request], error: Exception, *, remember: bool) -> None:
+        lasts = not (refusals.is_passing(str(error)) or refusals.is_limit(str(error)))
+        if remember and lasts:
+            self._refused[requests[0].allocation] = (time.monotonic(), failure_words(error))
+        self._fail(requests, failure_words(error))
+
+    def _fail(self, requests: list[Request], words: str) -> None:
+        for request in requests:
+            self._on_failed(request, words)
 
     def _attempt(self, requests: list[Request]) -> list[Job[Any]]:
         """Raises one of SUBMISSION_ERRORS when the scheduler refuses for good, or because of a limit."""
