@@ -76,6 +76,31 @@ def test_queue_account_and_gpus_are_named_as_for_slurm_on_every_scheduler(cluste
     assert not remarks(cluster, **words)
 
 
+def test_memory_for_each_cpu_takes_the_place_of_all_of_the_nodes():
+    for words in ({"mem_mb_per_cpu": 500}, {"slurm_extra": "--mem-per-cpu=500M"}):
+        made = lines(mem_mb=0, **words)
+        assert "mem-per-cpu=500M" in made
+        assert not options_named("mem", made)
+
+
+def test_memory_for_each_cpu_is_that_of_all_cpus_where_the_scheduler_counts_a_node():
+    made = lines("pbs", mem_mb_per_cpu=500, tasks=2, cpus_per_task=3, mem_mb=1)
+    assert "l select=1:ncpus=6:mpiprocs=2:mem=3000mb" in made
+
+
+@pytest.mark.parametrize("option", ["--gpus=8", "-G 8", "--gpus-per-task=2"])
+def test_gpus_that_sbatch_is_told_otherwise_are_not_asked_for_again(option: str):
+    assert not options_named("gpus-per-node", lines(slurm_extra=option, gpus=8))
+
+
+def test_a_gres_is_slurms_alone():
+    assert "l select=1:ncpus=1:mpiprocs=1" in lines("pbs", gres="gpu:4")
+
+
+def test_tasks_on_each_node_say_how_many_nodes_the_tasks_need():
+    assert lines(tasks=8, tasks_per_node=2) >= {"nodes=4", "ntasks-per-node=2"}
+
+
 def test_our_own_words_win_over_those_of_another_executor():
     assert lines(queue="a", slurm_partition="b", gpus=1, gpu=2) >= {"partition=a", "gpus-per-node=1"}  # fmt: skip
 
