@@ -188,6 +188,37 @@ def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> No
     assert re.search(r"exit status 1 of: sbatch /", workflow.text())
 
 
+def test_a_held_job_is_named_with_the_command_that_lets_it_go(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, SLOW)
+    (tmp_path / "go").touch()
+    process = workflow.start("--submitit-options", "hold=true")
+    words = (
+        r"will not start by itself: PENDING \(JobHeldUser\)\. `(scontrol release \S+)` lets it go"
+    )
+    release = workflow.wait_for_text(words)
+    assert not (tmp_path / "starts").exists()
+    subprocess.run(release.split(), check=True)
+    assert workflow.wait(process) == 0, workflow.text()
+
+
+def test_nothing_is_decided_while_squeue_fails(tmp_path: Path) -> None:
+    squeue, away = tmp_path / "bin" / "squeue", tmp_path / "away"
+    squeue.parent.mkdir()
+    squeue.write_text(f'#!/bin/sh\n[ -e {away} ] && exit 1\nexec {shutil.which("squeue")} "$@"\n')
+    squeue.chmod(0o755)
+    workflow = Workflow(tmp_path / "work", SLOW)
+    process = workflow.start(environment={"PATH": f"{squeue.parent}:{os.environ['PATH']}"})
+    workflow.wait_for_file("starts")
+    away.touch()
+    subprocess.run(["scancel", *workflow.job_ids()], check=True)
+    workflow.wait_for_text(r"did not answer a status query \(4 in a row\): squeue: exit status 1")
+    assert poll(lambda: not active(workflow.job_ids()))
+    assert "ended without a result" not in workflow.text()
+    away.unlink()
+    assert workflow.wait(process) == 1
+    assert "ended without a result: CANCELLED by" in workflow.text()
+
+
 def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
     snakefile = MANY.replace(
         "echo $SLURM_ARRAY_JOB_ID ${{SLURM_MEM_PER_CPU:-}} ${{SLURM_HINT:-}} > {output}",
