@@ -31,7 +31,7 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
-STALLS = {"stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4, "shared_every": 1, "copies": 0}  # fmt: skip
+STALLS = {"blocking": False, "stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4, "shared_every": 1, "copies": 0}  # fmt: skip
 
 
 def setup(**changes: Any) -> dict[str, Any]:
@@ -351,6 +351,23 @@ def test_steps_count_that_a_strategy_slows_down_everywhere(two_strategies: Made)
     assert drawn[0] == pytest.approx(1.5)
     assert math.isnan(costs.loc["async", "slower_everywhere"])
     assert (sampling.slower({**costs.loc["async"], "strategy": "async"}) == 1).all()
+
+
+def test_what_a_blocking_strategy_leaves_behind_is_of_its_saves(study: Made) -> None:
+    """A save every ten steps of half a second. Nothing of it runs where nothing is saved."""
+    study.rows["strategies"][0] |= {"blocking": True, "slowdown_s": math.nan}
+    study.rows["overhead"] = [overhead_of((0.30, 0.25, 0.35), (0.04, 0.03, 0.05))]
+    (row,) = study.costs().to_dict("records")
+    assert math.isnan(row["slower_everywhere"])
+    ends = [row[f"slowdown_s{end}"] for end in ("", "_lo", "_hi")]
+    assert ends == pytest.approx([0.26 * 5, 0.20 * 5, 0.32 * 5])
+
+
+def test_a_blocking_strategy_whose_estimates_agree_keeps_its_slowdown(study: Made) -> None:
+    study.rows["strategies"][0] |= {"blocking": True}
+    study.rows["overhead"] = [overhead_of((0.05, 0.02, 0.08), (0.04, 0.03, 0.05))]
+    (row,) = study.costs().to_dict("records")
+    assert row["slowdown_s"] == 0.05
 
 
 def test_steps_that_are_faster_than_the_baseline_count_as_equal(study: Made) -> None:

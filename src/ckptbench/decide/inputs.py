@@ -20,7 +20,7 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SETUP, SYSTEM, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
-from ckptbench.decide.against_baseline import slower_everywhere, with_slowdown
+from ckptbench.decide.against_baseline import NOT_SLOWER, slower_everywhere, with_slowdown
 from ckptbench.decide.projection import FIT, GROWING
 from ckptbench.decide.recoveries import (
     CELL,
@@ -43,7 +43,7 @@ FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "g
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
     "stall_s": "as in `checkpoint_cost`",
-    "slowdown_s": "extra time of the steps while one checkpoint is written in the background: by `paired`, less the stall, where every step ran beside a save",
+    "slowdown_s": "extra time of the steps while one checkpoint is written in the background: by `paired`, less the stall, where every step ran beside a save; of a blocking strategy that after one, which `paired` shows and `in_run` does not",
     "durable_s": "from the start of a save until a restart can use the version, at the nearest level",
     "shared_durable_s": "the same at the level `shared`",
     "down_s": "from a failure until training goes on from a version",
@@ -65,7 +65,7 @@ DECISION_COSTS = Table(
             for column in with_ends(name, "s", meaning)
         ),
         *with_ends("slower", "1", "a step with this recovery ÷ one with `restart`, from the baselines with either; 1 where one did not run, and below 1 taken as 1"),
-        *with_ends("slower_everywhere", "1", "a step with this strategy, also where nothing is written ÷ one without checkpoints: (1 + `paired`) ÷ (1 + `in_run`) of `overhead`, where these do not agree and `paired` is higher; else missing"),
+        *with_ends("slower_everywhere", "1", "of a strategy in the background: a step, also where nothing is written ÷ one without checkpoints: (1 + `paired`) ÷ (1 + `in_run`) of `overhead`, where these do not agree and `paired` is higher; else missing"),
         Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from"),
         Column("survived_of", "count", "1", "the number of these failures"),
         Column("replaces", "flag", "", "whether it puts a new rank in the place of a lost one"),
@@ -125,7 +125,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             "steps_per_epoch": runs["steps_per_epoch"][key_of(row, SYSTEM)],
             **steps[key_of(row, SYSTEM)],
             **_saving(row, int(runs["nodes"][key_of(row, SYSTEM)])),
-            **slower_everywhere(overheads.get(key_of(row, SETUP))).columns("slower_everywhere"),
+            **(NOT_SLOWER if row["blocking"] else slower_everywhere(overheads.get(key_of(row, SETUP)))).columns("slower_everywhere"),
             "bytes": row["bytes"],
             "representative": row["representative"],
             "source": source_of(tables, str(row["measured_on"])),
