@@ -305,6 +305,13 @@ def test_a_removal_that_no_thread_can_do_is_an_error_of_the_next_save(
     saving._strategy.close()
 
 
+def tie(framework: NumpyFramework) -> None:
+    """Give the first tensor another name."""
+    first, *others = framework.state()
+    tied = [dataclasses.replace(first, also=("twin",)), *others]
+    framework.state = lambda: tied  # type: ignore[method-assign]
+
+
 CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
     "made": (
         lambda f: f.momenta.update(late=np.ones(3, np.float32)),
@@ -322,6 +329,10 @@ CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
     "of another type": (
         lambda f: f.weights.update({"head.bias": np.ones(3, np.int32)}),
         r"model/head.bias had shape \(3,\) and type float32, and now has \(3,\) and int32",
+    ),
+    "tied": (
+        tie,
+        r"model/head.kernel has come to share its memory with another tensor",
     ),
     "of a type that NumPy lacks": (
         lambda f: f.weights.update({"head.bias": np.ones(3, SMALL_FLOATS["bfloat16"])}),
@@ -357,51 +368,114 @@ def save_and_settle(saving: TimedCheckpointer) -> None:
     saving.settle()
 
 
-class OnDevice(NumpyFramework):
-    """Its copies to the host arrive only when they are awaited, as those from a GPU may."""
+class Device:
+    """It does what it is given in two queues, each in its order, as late as it may: when the host waits for the copies.
 
-    kept: NDArray[np.uint8]
-    copies = 0
+    Where either queue could go on, it is the eager one that does.
+    """
+
+    def __init__(self, eager: str) -> None:
+        self._eager = eager
+        self._queues: dict[str, list[Callable[[], object]]] = {"updates": [], "copies": []}
+        self._given = dict.fromkeys(self._queues, 0)
+        self._done = dict.fromkeys(self._queues, 0)
+
+    def give(self, queue: str, act: Callable[[], object]) -> None:
+        self._given[queue] += 1
+        self._queues[queue].append(act)
+
+    def let_wait(self, queue: str, other: str) -> None:
+        """What `queue` is given from now on comes after what the other has been given."""
+        until = self._given[other]
+        self.give(queue, lambda: self._done[other] >= until)
+
+    def run(self) -> None:
+        """All that was given to it."""
+        while any(self._queues.values()):
+            assert any(self._step(queue) for queue in self._in_order()), "each waits for the other"
+
+    def _in_order(self) -> list[str]:
+        return sorted(self._queues, key=lambda queue: queue != self._eager)
+
+    def _step(self, queue: str) -> bool:
+        """Go on with the queue as far as it can. Returns whether it could."""
+        before = self._done[queue]
+        while self._queues[queue] and self._queues[queue][0]() is not False:
+            self._queues[queue].pop(0)
+            self._done[queue] += 1
+        return self._done[queue] > before
+
+
+class OnDevice(NumpyFramework):
+    """Its tensors lie on a device."""
+
+    device_queues: Device
+    may_wait: threading.Event
+    kept: NDArray[np.uint8] | None = None
 
     def state(self) -> list[Tensor]:
-        self.begun: list[Callable[[], None]] = []
-
         def on_device(tensor: Tensor) -> Tensor:
             def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
+                assert self.kept is not None
                 assert np.shares_memory(target, self.kept)
-                self.copies += 1
-                self.begun.append(lambda: np.copyto(target, bytes_of(tensor.read())[part]))
+                self.device_queues.give(
+                    "copies", lambda: np.copyto(target, bytes_of(tensor.read())[part])
+                )
 
             return dataclasses.replace(tensor, in_place=False, begin_copy=begin_copy)
 
         return [on_device(tensor) for tensor in super().state()]
 
+    def update(self, value: float) -> None:
+        """Change all parameters and slots when the device comes to it."""
+        for array in (*self.weights.values(), *self.momenta.values()):
+            self.device_queues.give("updates", partial(array.fill, value))
+
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
         self.kept = memory
 
+    def release_memory(self, memory: NDArray[np.uint8]) -> None:
+        assert memory is self.kept
+        self.kept = None
+
+    def begin_copies(self) -> None:
+        self.device_queues.let_wait("copies", "updates")
+
+    def hold_updates(self) -> None:
+        self.device_queues.let_wait("updates", "copies")
+
     def await_copies(self) -> None:
-        while self.begun:
-            self.begun.pop()()
+        assert self.may_wait.wait(30), "the thread that trains waits for the copies"
+        self.device_queues.run()
 
 
 @ENGINES
-def test_copies_from_a_device_are_awaited_before_training_goes_on(
-    tmp_path: Path, engine: str
+@pytest.mark.parametrize("eager", ["updates", "copies"])
+def test_a_copy_from_a_device_comes_between_two_updates_in_its_queues(
+    tmp_path: Path, engine: str, eager: str
 ) -> None:
+    """With `deepfreeze` the thread that trains gives the next update before any copy is made."""
     framework = OnDevice.join(ALONE, seed=1, deterministic=True)
+    framework.device_queues, framework.may_wait = Device(eager), threading.Event()
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
     framework.build(network, dict(network.initial_weights(1)), sgd, 16)
     saving = strategy(engine, tmp_path / "store", framework)
-    then = framework.tensors()
+    framework.update(1)
+    if engine == "async":
+        framework.may_wait.set()
     saving.save(FIRST)
-    update(framework, saving, 1)
-    assert framework.begun == []
-    assert framework.copies == len(framework.state())
+    if saving.hook is not None:
+        saving.hook()
+    framework.update(2)
+    framework.may_wait.set()
     saving.close()
+    assert framework.kept is None, "the memory is not released"
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then)
+    assert {value for array in other.tensors().values() for value in array.flat} == {1}
+    framework.device_queues.run()
+    assert {value for array in framework.tensors().values() for value in array.flat} == {2}
 
 
 @ENGINES

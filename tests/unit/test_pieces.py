@@ -94,10 +94,11 @@ def test_other_names_of_a_tensor_are_read_again_whole_or_cut(tmp_path: Path) -> 
     tensors = [
         Layout(name="b", shape=(3, 5), dtype=np.dtype("uint8"), also=("z", "a")),
         Layout(name="c", shape=(4,), dtype=np.dtype("uint8")),
+        Layout(name="[3, 5]", shape=(3,), dtype=np.dtype("uint8")),
         Layout(name="d", shape=(7,), dtype=np.dtype("uint8"), also=("e[0:2]",)),
     ]
-    for rank in range(3):
-        path, pieces = tmp_path / str(rank), share_of(tensors, rank, 3)
+    for rank in range(2):
+        path, pieces = tmp_path / str(rank), share_of(tensors, rank, 2)
         write_pieces(path, pieces, (np.zeros(piece.nbytes, np.uint8) for piece in pieces))
         assert pieces_in(path) == pieces
         with safetensors.safe_open(path, framework="np") as file:

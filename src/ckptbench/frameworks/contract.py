@@ -260,6 +260,21 @@ class Framework(ABC):
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:  # noqa: B027 (only a GPU needs it)
         """Prepare host memory to which tensors will be copied many times: for copies from a GPU it is page-locked."""
 
+    def release_memory(self, memory: NDArray[np.uint8]) -> None:  # noqa: B027 (only a GPU needs it)
+        """Undo `keep_memory`. Nothing is copied there any more."""
+
+    def begin_copies(self) -> None:  # noqa: B027 (only a GPU needs it)
+        """Let the copies that begin from now on have the values as all work leaves them that the device has been given.
+
+        The thread that trains calls it.
+        """
+
+    def hold_updates(self) -> None:  # noqa: B027 (only a GPU needs it)
+        """Let the device begin what it is given from now on when all copies are complete that have begun.
+
+        The thread that trains calls it, and need not wait itself.
+        """
+
     def await_copies(self) -> None:  # noqa: B027 (only a GPU needs it)
         """Return when all copies that `Tensor.copy_into` has begun are complete. Another thread may call it."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -29,6 +30,8 @@ from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.world.ranks import RankContext
+
+log = logging.getLogger(__name__)
 
 StateDict = dict[str, torch.Tensor]
 MOMENTUM = "momentum_buffer"
@@ -239,9 +242,31 @@ class PyTorch(Framework):
                 "of locked memory (ulimit -l), or use the strategy native"
             )
 
+    def release_memory(self, memory: NDArray[np.uint8]) -> None:
+        if self._device.type != "cuda":
+            return
+        error = int(torch.cuda.cudart().cudaHostUnregister(memory.ctypes.data))
+        if error:
+            log.warning(
+                "%d bytes of host memory stay page-locked until this process ends (CUDA error %d)",
+                memory.nbytes,
+                error,
+            )
+
+    def begin_copies(self) -> None:
+        if self._copying is not None:
+            self._copying.wait_stream(torch.cuda.current_stream(self._device))
+
+    def hold_updates(self) -> None:
+        if self._copying is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._copying)
+
     def await_copies(self) -> None:
         if self._copying is not None:
-            self._copying.synchronize()
+            # The thread that waits sleeps: another kind of event would take a processor from training.
+            copied = torch.cuda.Event(blocking=True)
+            copied.record(self._copying)
+            copied.synchronize()
 
     @property
     def native(self) -> dict[str, Any]:
@@ -419,7 +444,7 @@ def _tensor(names: list[str], tensor: torch.Tensor, copying: torch.cuda.Stream |
     on_host = _to_numpy(values) if copying is None else None
 
     def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
-        """Every step ends with a synchronized device, so the values are there when a copy begins."""
+        """In a stream beside that of training; `begin_copies` and `hold_updates` let one wait for the other."""
         with torch.cuda.stream(copying):
             flat = values.contiguous().view(-1).view(torch.uint8)
             torch.from_numpy(target).copy_(flat[part], non_blocking=True)

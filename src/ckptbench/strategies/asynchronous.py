@@ -41,6 +41,7 @@ class Asynchronous(Strategy):
         if self._image is not None:
             self._image.begin(own)
             self._image.capture()
+            self._image.await_copies()
         self._on_stage("copied")
         written = self._thread.submit(self._write, position.step, own)
         return Share(captured=done(None), written={SHARED: written})
@@ -59,3 +60,5 @@ class Asynchronous(Strategy):
 
     def close(self) -> None:
         self._thread.shutdown()
+        if self._image is not None:
+            self._image.close()

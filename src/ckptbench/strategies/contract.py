@@ -37,6 +37,15 @@ class TrainingState(Protocol):
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
         """Prepare host memory to which tensors will be copied many times."""
 
+    def release_memory(self, memory: NDArray[np.uint8]) -> None:
+        """Undo `keep_memory`. Nothing is copied there any more."""
+
+    def begin_copies(self) -> None:
+        """Let the copies that begin from now on have the values as they are now. Call it in the thread that trains."""
+
+    def hold_updates(self) -> None:
+        """Let no update come before the copies that have begun. Call it in the thread that trains."""
+
     def await_copies(self) -> None:
         """Return when all copies that `Tensor.copy_into` has begun are complete."""
 

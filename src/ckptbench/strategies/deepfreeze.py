@@ -23,6 +23,7 @@ with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
   left, and put it together in the shared folder.
 - **Not safe** with an optimizer that updates during the backward pass, nor with modules whose forward pass changes
   parameters (spectral norm).
+- **On a GPU** the update waits for the copy in the device's stream, so a save cannot be part of a CUDA graph (not run on a GPU yet).
 - TensorFlow compiles the wait for the copy into its step, so its results are rounded otherwise than with another strategy.
 """
 
@@ -49,6 +50,7 @@ class DeepFreeze(Strategy):
         self._rank = context.world.rank
         self._capturing = ThreadPoolExecutor(1, thread_name_prefix="capture")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self._begun: Future[None] = done(None)
         self._captured: Future[None] = done(None)
         self._image: Image | None = None
         self._partner = self._open_partner(context)
@@ -76,7 +78,7 @@ class DeepFreeze(Strategy):
         self._on_stage("begun")
         levels = self._levels()
         self._image.begin(self._training_state.rank_state())
-        self._captured = self._begin_capture(self._image)
+        self._begin_capture(self._image)
         written = {
             level: self._writing.submit(
                 self._write, self._image, level, position.step, is_last=level == levels[-1]
@@ -85,14 +87,18 @@ class DeepFreeze(Strategy):
         }
         return Share(captured=self._captured, written=written)
 
-    def _begin_capture(self, image: Image) -> Future[None]:
-        if not image.is_quick:
-            return self._capturing.submit(self._capture, image)
-        self._capture(image)
-        return done(None)
+    def _begin_capture(self, image: Image) -> None:
+        if image.is_quick:
+            image.capture()
+            self._on_stage("captured")
+            self._begun = self._captured = done(None)
+            return
+        self._begun = self._capturing.submit(image.capture)
+        self._captured = self._capturing.submit(self._finish_capture, image, self._begun)
 
-    def _capture(self, image: Image) -> None:
-        image.capture()
+    def _finish_capture(self, image: Image, begun: Future[None]) -> None:
+        begun.result()
+        image.await_copies()
         self._on_stage("captured")
 
     def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
@@ -106,7 +112,8 @@ class DeepFreeze(Strategy):
         return files
 
     def before_update(self) -> None:
-        wait([self._captured])  # an error of it is that of the save, which raises it
+        wait([self._begun])  # an error of it is that of the save, which raises it
+        self._training_state.hold_updates()
 
     def load(self, version: Version, folder: Path) -> None:
         load_shares(version, folder, self._training_state, self._rank)
@@ -114,5 +121,7 @@ class DeepFreeze(Strategy):
     def close(self) -> None:
         self._capturing.shutdown()
         self._writing.shutdown()
+        if self._image is not None:
+            self._image.close()
         if self._partner is not None:
             self._partner.close()

@@ -48,7 +48,7 @@ class Image:
         own_bytes = len(headers[0]) + sum(piece.nbytes for piece in self._own_pieces)
         share_bytes = len(headers[1]) + sum(piece.nbytes for piece in self._share_pieces)
         self.nbytes = own_bytes + share_bytes
-        memory = kept_memory(self.nbytes)
+        memory = self._memory = kept_memory(self.nbytes)
         training_state.keep_memory(memory)
         self._own = _FileImage(
             File(name=own_name(rank), kind="own", rank=rank, bytes=own_bytes),
@@ -69,7 +69,7 @@ class Image:
         return is_native() and all(map(_is_at_hand, self._state))
 
     def begin(self, own: Arrays) -> None:
-        """Take the own state. Nothing may be in writing.
+        """Take the own state in the thread that trains. The share is that of this moment, too. Nothing may be in writing.
 
         Raises CheckpointError if the own state has other shapes than when the image was made.
         """
@@ -78,9 +78,10 @@ class Image:
                 f"the own state of rank {self._rank} has changed its arrays since the first step: use the strategy native"
             )
         self._own.fill([bytes_of(array) for array in own.values()])
+        self._training_state.begin_copies()
 
     def capture(self) -> None:
-        """Copy the share's values as they are now. If `is_quick`, call it in the thread that trains.
+        """Copy the share's values, or begin to: see `await_copies`. If `is_quick`, call it in the thread that trains.
 
         Raises CheckpointError if the training state has other tensors than when the image was made.
         """
@@ -93,6 +94,9 @@ class Image:
             return
         for piece, place in places:
             tensors[piece.tensor.name].copy_into(place, piece.bytes)
+
+    def await_copies(self) -> None:
+        """Return when what `capture` has begun is copied."""
         self._training_state.await_copies()
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -115,6 +119,10 @@ class Image:
     def write(self, staging: Path, spare: Path) -> tuple[File, File]:
         """Write both files into `staging`, over those in `spare` if they are there. Raises CheckpointError."""
         return self._own.write(staging, spare), self._share.write(staging, spare)
+
+    def close(self) -> None:
+        """Give back what was made of the memory for copies from a device. Nothing may be copied any more."""
+        self._training_state.release_memory(self._memory)
 
 
 class _FileImage:
