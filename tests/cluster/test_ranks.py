@@ -128,7 +128,7 @@ def test_a_rank_without_a_gpu_is_the_one_error_of_the_run(sbatch: Submit, throug
     error = job.error()
     assert error is not None
     assert (
-        "LaunchError: rank 2 is number 3 on node1, which has 2 visible GPUs: one rank needs"
+        "LaunchError: rank 2 is number 3 on node1, which has 2 visible GPUs (CUDA_VISIBLE_DEVICES is '0,1'): one rank needs"
         in error
     )
     assert error.count("Error") == 1
