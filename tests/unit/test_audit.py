@@ -96,8 +96,8 @@ def test_a_known_stall_is_measured_by_the_real_loop_recorder_reader_and_tables(
 ) -> None:
     _, nothing = calibration.estimated(calibrated, calibration.NULL)
     overhead, stalling = calibration.estimated(calibrated, SMALL.stall)
-    assert nothing["stall_s"] < 0.015
-    assert 0.02 <= stalling["stall_s"] < 0.05
+    assert nothing["stall_s"] < 0.04
+    assert 0.02 <= stalling["stall_s"] < 0.06
     assert SMALL.saves == 4
     assert overhead["checkpoints"] == 2 * SMALL.saves
     assert (calibrated["machine"]["seconds"] > 0).all()
