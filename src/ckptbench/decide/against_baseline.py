@@ -48,11 +48,10 @@ def _more_than_in_run(overhead: Row) -> dict[str, float]:
     }
 
 
-def _shows_more(overhead: Row | None) -> bool:
+def _shows_more(overhead: Row) -> bool:
     """Whether the baseline shows more than the run itself, for certain."""
-    if overhead is None or pd.isna(overhead["agree"]) or overhead["agree"]:
-        return False
-    return bool(overhead[PAIRED] > overhead[IN_RUN])
+    differ = bool(pd.notna(overhead["agree"]) and not overhead["agree"])
+    return differ and bool(overhead[PAIRED] > overhead[IN_RUN])
 
 
 def slower_everywhere(overhead: Row | None) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
@@ -50,7 +51,7 @@ def duration(minutes: float, _place: object = None) -> str:
     return f"{plain(round(minutes / UNITS[unit], 6))} {unit}"
 
 
-class _Roomy(Locator):
+class _Roomy(Locator, ABC):
     """Ticks of a logarithmic axis: the first of several choices whose labels have room, and of which two are seen."""
 
     def __call__(self) -> list[float]:
@@ -64,9 +65,9 @@ class _Roomy(Locator):
                 return list(ticks)
         return list(several[-1])
 
+    @abstractmethod
     def choices(self, low: float, high: float) -> list[Floats]:
         """From the most ticks to the fewest."""
-        raise NotImplementedError
 
     def least(self, ticks: Floats) -> Floats:
         """How far each tick must be from the one before it."""
