@@ -6,13 +6,14 @@ import argparse
 import sys
 
 from ckptbench.analysis.derive import derive
-from ckptbench.analysis.tables.registry import COLLECTED
+from ckptbench.analysis.tables.registry import COLLECTED, DERIVED
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.common.scripting import parser_of, run
 
 
 def main(options: argparse.Namespace) -> None:
-    write_tables(options.tables, derive(read_tables(options.tables, COLLECTED)))
+    tables = derive(read_tables(options.tables, COLLECTED))
+    write_tables(options.tables, {name: tables[name] for name in DERIVED})
 
 
 if __name__ == "__main__":

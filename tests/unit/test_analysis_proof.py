@@ -43,7 +43,7 @@ def reference(run: FakeRun) -> FakeRun:
 
 def tables(folder: Path, *runs: FakeRun) -> dict[str, pd.DataFrame]:
     raw = collect([run.write(folder) for run in runs])
-    return {**raw, **derive(raw)}
+    return derive(raw)
 
 
 def proof(folder: Path, *runs: FakeRun) -> pd.Series[Any]:

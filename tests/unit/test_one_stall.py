@@ -49,7 +49,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     """Those of a tiny study."""
     runs = [run(repeat) for repeat in range(3) for run in (uneven, waiting, baseline)]
     collected = collect([run.write(tmp_path_factory.mktemp("study")) for run in runs])
-    known = {**collected, **derive(collected)}
+    known = derive(collected)
     decision = decide(
         decision_costs(known), read_rates(RATES), CHOICES.model_copy(update={"gpus": []})
     )

@@ -106,7 +106,7 @@ def test_the_same_loss_is_kept_though_neither_run_was_evaluated(tmp_path: Path) 
     run = shrunken(tmp_path)
     whole = FakeRun(cell=run.run.cell.reference, steps_per_epoch=6, evaluates=False)
     collected = collect([run.end(), whole.write(tmp_path)])
-    tables = {**collected, **derive(collected)}
+    tables = dict(derive(collected))
     tables["training"]["training_loss"] = 0.5
     (row,) = compared(tables).to_dict("records")
     assert row["kept"] is True

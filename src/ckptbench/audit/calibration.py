@@ -144,8 +144,7 @@ def estimated(
     """The rows of the tables `overhead` and `strategies`, from the runs of a strategy and their baselines."""
     runs = collected["runs"]
     own = runs[(runs["strategy"] == strategy.label) | (runs["interval"] == str(NEVER))]["run"]
-    tables = {name: frame[frame["run"].isin(own)] for name, frame in collected.items()}
-    tables |= derive(tables)
+    tables = derive({name: frame[frame["run"].isin(own)] for name, frame in collected.items()})
     (row,), (cost,) = records(tables["overhead"]), records(tables["strategies"])
     return row, cost
 

@@ -32,7 +32,7 @@ class TableEntry:
 
     @property
     def fill(self) -> Callable[[Any], pd.DataFrame]:
-        """The function that makes the frame: from all runs where it is collected, from the tables so far where derived."""
+        """The function that makes the frame: from all runs where it is collected, from the other tables where derived."""
         function: Callable[[Any], pd.DataFrame] = self._get(self.name)
         return function
 
@@ -86,7 +86,7 @@ DERIVED = _entries(
         "provenance": "provenance",
     },
 )
-"""What follows from it. Each table comes after those that it is derived from."""
+"""What follows from it."""
 TABLES = {**COLLECTED, **DERIVED}
 DECIDED = _entries(
     "decide",
