@@ -39,21 +39,22 @@ def executor(tmp_path: Path) -> submitit.AutoExecutor:
 
 
 class Waiter:
-    """Waits to be told to stop; its next run ends at once. Returns what both knew of themselves."""
+    """Waits to be told to stop, so many times; its next run ends at once. Returns what all runs knew of themselves."""
 
-    def __init__(self, runs: tuple[str, ...] = ()) -> None:
+    def __init__(self, stops: int = 1, runs: tuple[str, ...] = ()) -> None:
+        self.stops = stops
         self.runs = runs
 
     def __call__(self) -> tuple[str, ...]:
-        first = not self.runs
+        waits = len(self.runs) < self.stops
         self.runs = (*self.runs, f"{os.environ['JOB_ID']} restarted={os.environ['RESTARTED']}")
         print("ready", flush=True)
-        while first:
+        while waits:
             time.sleep(0.1)
         return self.runs
 
     def checkpoint(self) -> DelayedSubmission:
-        return DelayedSubmission(Waiter(self.runs))
+        return DelayedSubmission(Waiter(self.stops, self.runs))
 
 
 def add(a: int, b: int) -> int:
@@ -208,14 +209,12 @@ def test_a_job_over_its_limit_is_killed_and_the_reason_known(
     assert job.get_info()["Reason"] == "killed after its time limit h_rt (4 s)"
 
 
-def test_a_job_at_its_soft_limit_is_requeued_and_goes_on(
-    executor: submitit.AutoExecutor,
-) -> None:
+def test_a_job_goes_on_after_each_of_three_limits(executor: submitit.AutoExecutor) -> None:
     # Its first seconds are for Python to come up on a machine under load.
     executor.update_parameters(gridengine_timeout_min=40 / S_PER_MIN)
     executor.update_parameters(gridengine_stop_seconds=20)
-    job = executor.submit(Waiter())
-    assert job.result() == (f"{job.job_id} restarted=0", f"{job.job_id} restarted=1")
+    job = executor.submit(Waiter(stops=3))
+    assert job.result() == tuple(f"{job.job_id} restarted={again}" for again in (0, 1, 1, 1))
     wait_for_state(job, "COMPLETED")
 
 

@@ -139,7 +139,6 @@ def test_the_machine_of_the_paper_gets_whole_nodes_of_four_gpus(checkout: Checko
         "#$ -r y",
         "#$ -notify",
         "#$ -l h_rt=7200",
-        "#$ -l s_rt=7080",
         "#$ -l rt_F=8",
         '#$ -o "FOLDER/$JOB_ID_$TASK_ID_0_log.out"',
         '#$ -e "FOLDER/$JOB_ID_$TASK_ID_0_log.err"',

@@ -43,10 +43,10 @@ def test_a_plain_job() -> None:
 #$ -r y
 #$ -notify
 #$ -l h_rt=300
-#$ -l s_rt=210
 #$ -o "/shared/jobs/$JOB_ID_0_log.out"
 #$ -e "/shared/jobs/$JOB_ID_0_log.err"
 
+export SUBMITIT_STOP_AT=$(($(cut -d. -f1 /proc/uptime) + 210))
 export SUBMITIT_EXECUTOR=gridengine
 exec python3 -u -m submitit.core._submit /shared/jobs
 """
@@ -83,7 +83,6 @@ def test_a_job_with_everything() -> None:
         "-q gpu.q",
         "-pe mpi 16",
         "-l h_rt=3600",
-        "-l s_rt=3300",
         "-l h_vmem=2048M",
         "-l gpu=4",
         "-l exclusive=true",
@@ -91,7 +90,9 @@ def test_a_job_with_everything() -> None:
         "-j y",
         "-p -10",
     ]
-    assert "\nmodule load mpi\nexport SUBMITIT_EXECUTOR=gridengine\n" in text(**asked)
+    *_, clock, setup, name, _ = text(**asked).splitlines()
+    assert clock.endswith(" + 3300))")
+    assert (setup, name) == ("module load mpi", "export SUBMITIT_EXECUTOR=gridengine")
     command = executor(**asked)._make_submission_command(FILE)
     assert command[-5:] == ["qsub", "-terse", "-P", "physics", str(FILE)]
 
@@ -111,7 +112,6 @@ def test_two_full_nodes_as_on_abci_1_and_2() -> None:
     assert command[-5:] == ["qsub", "-terse", "-g", "gaa50000", str(FILE)]
     assert [line for line in options(**asked) if line.startswith(("-l", "-pe", "-q"))] == [
         "-l h_rt=3600",
-        "-l s_rt=3510",
         "-l rt_F=2",
     ]
 

@@ -13,7 +13,7 @@ import submitit
 from submitit.core.utils import FailedSubmissionError
 
 from submitit_pbs import PbsExecutor, shell
-from submitit_pbs.script import STOP_AT
+from submitit_qsub.clock import STOP_AT
 
 FILE = Path("/shared/jobs/job.sh")
 
@@ -42,7 +42,7 @@ def test_a_plain_job() -> None:
 #PBS -l select=1:ncpus=1:mpiprocs=1
 #PBS -l walltime=00:05:00
 
-export SUBMITIT_PBS_STOP_AT=$(($(cut -d. -f1 /proc/uptime) + 210))
+export SUBMITIT_STOP_AT=$(($(cut -d. -f1 /proc/uptime) + 210))
 job=${PBS_JOBID%%.*}
 job=${job/\[/_}
 job=${job/\]/}
@@ -114,7 +114,7 @@ def test_a_job_with_everything() -> None:
     ]
     lines = text(**asked)
     assert '_0_log.out" 2>&1\nmodule load mpi\nexport SUBMITIT_EXECUTOR=pbs\n' in lines
-    assert "\nunset SUBMITIT_PBS_STOP_AT\n" in lines
+    assert "\nunset SUBMITIT_STOP_AT\n" in lines
 
 
 def test_a_chunk_may_be_given_in_full() -> None:

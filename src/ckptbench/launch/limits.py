@@ -25,7 +25,7 @@ NAMED_RANKS = 12
 """How many of the ranks that did not come up an error names."""
 
 
-# SIGTERM: scancel, qdel, pre-emption. SIGUSR1: Grid Engine's s_rt. SIGUSR2: submitit, Grid Engine's -notify.
+# SIGTERM: scancel, qdel, pre-emption. SIGUSR1: Grid Engine's suspension. SIGUSR2: submitit, Grid Engine's -notify.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 

@@ -11,6 +11,7 @@ from submitit.core import logger
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from submitit_gridengine.processes import end_others_of_job
+from submitit_qsub import clock
 from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, StopHandler
 
 REQUEUE_STATUS = 99
@@ -39,12 +40,13 @@ class GridEngineJobEnvironment(QsubJobEnvironment):
         return None if task == "undefined" else task
 
     def _handle_signals(self, paths: JobPaths, submission: DelayedSubmission) -> None:
-        """SIGUSR1 comes at the soft time limit and before a suspension, SIGUSR2 before a SIGKILL,
-        SIGTERM where a queue's terminate_method says so: each is the order to stop."""
+        """SIGUSR1 comes before a suspension and at a soft time limit, SIGUSR2 from the job's own clock and before a
+        SIGKILL, SIGTERM where a queue's terminate_method says so: each is the order to stop."""
         handler = _Requeue(self, paths, submission)
         signal.signal(signal.SIGCONT, handler.bypass)
         for number in handler.signals:
             signal.signal(number, handler.checkpoint_and_try_requeue)
+        clock.start(self._usr_sig())
 
     def _requeue(self, countdown: int) -> None:
         logger.get_logger().info(

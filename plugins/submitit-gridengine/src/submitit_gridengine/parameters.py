@@ -52,8 +52,6 @@ class GridEngineParameters(Parameters):
     def requests(self) -> list[str]:
         """The arguments of `-l`, one each."""
         requests = [f"h_rt={self.limit_s}"]
-        if self.stop_after_s is not None:
-            requests.append(f"s_rt={self.stop_after_s}")
         if self.node_resource:
             requests.append(f"{self.node_resource}={self.nodes}")
         if self.memory_resource and self.mem_gb is not None:

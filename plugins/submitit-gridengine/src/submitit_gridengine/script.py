@@ -8,7 +8,7 @@ from pathlib import Path
 from submitit.core.utils import JobPaths
 
 from submitit_gridengine.parameters import GridEngineParameters
-from submitit_qsub import quoting
+from submitit_qsub import clock, quoting
 
 _IN_PATH = {
     '"': "ends the quoted path",
@@ -36,6 +36,7 @@ def script(parameters: GridEngineParameters, command: str, folder: Path, tasks: 
             "#!/bin/bash",
             *(f"#$ {option}" for option in options),
             "",
+            *clock.lines(parameters.stop_after_s),
             *parameters.setup,
             "export SUBMITIT_EXECUTOR=gridengine",
             # The signals that Grid Engine sends must reach Python.

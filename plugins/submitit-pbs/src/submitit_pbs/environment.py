@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
-import time
 from typing import ClassVar
 
 from submitit.core import logger
 from submitit.core.utils import DelayedSubmission, JobPaths
 
 from submitit_pbs import follow_on
-from submitit_pbs.script import JOB_ID, STOP_AT
+from submitit_pbs.script import JOB_ID
+from submitit_qsub import clock
 from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, StopHandler
 
 
@@ -48,8 +47,7 @@ class PbsJobEnvironment(QsubJobEnvironment):
         signal.signal(signal.SIGTERM, handler.checkpoint_and_exit)
         for number in (signal.SIGUSR1, self._usr_sig()):
             signal.signal(number, handler.checkpoint_and_try_requeue)
-        if stop_at := os.environ.get(STOP_AT):
-            _signal_self(self._usr_sig(), float(stop_at) - time.clock_gettime(time.CLOCK_BOOTTIME))
+        clock.start(self._usr_sig())
 
     def _requeue(self, countdown: int) -> None:
         log = logger.get_logger()
@@ -62,9 +60,3 @@ class PbsJobEnvironment(QsubJobEnvironment):
         log.info(f"qrerun: {asked.stderr.strip()}")
         new_id = follow_on.submit(self.paths)
         log.info(f"Job {self.job_id} goes on as {new_id} ({countdown} remaining timeouts)")
-
-
-def _signal_self(number: signal.Signals, after_s: float) -> None:
-    timer = threading.Timer(max(0, after_s), os.kill, (os.getpid(), number))
-    timer.daemon = True
-    timer.start()

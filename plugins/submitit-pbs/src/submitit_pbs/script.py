@@ -9,13 +9,11 @@ from submitit.core.utils import JobPaths
 
 from submitit_pbs import shell
 from submitit_pbs.parameters import PbsParameters
-from submitit_qsub import quoting
+from submitit_qsub import clock, quoting
 
 FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
 """Given to a job that goes on with the work of an earlier one: submitit's id of that."""
 JOB_ID = "SUBMITIT_PBS_JOB_ID"
-STOP_AT = "SUBMITIT_PBS_STOP_AT"
-"""In seconds since the host was started: its wall clock may be set."""
 
 # PBS_JOBID is 123.server, or 123[4].server in an array: 123 and 123_4 to submitit.
 _OWN_ID = """\
@@ -37,7 +35,7 @@ def script(parameters: PbsParameters, command: str, folder: Path, subjobs: int |
             "#!/bin/bash",
             *(f"#PBS {option}" for option in options),
             "",
-            *_stop_at(parameters),
+            *clock.lines(parameters.stop_after_s),
             _OWN_ID,
             f"export {JOB_ID}=${{{FOLLOWS}:-$job}}",
             f"unset {FOLLOWS} job",
@@ -83,16 +81,6 @@ def _options(parameters: PbsParameters, folder: Path) -> list[str]:
     if parameters.placement:
         options.append(f"-l place={parameters.placement}")
     return [*options, f"-l walltime={parameters.walltime}"]
-
-
-def _stop_at(parameters: PbsParameters) -> list[str]:
-    after_s = parameters.stop_after_s
-    # Unset, lest the value of a job that submits this one be taken for its own.
-    return [
-        f"unset {STOP_AT}"
-        if after_s is None
-        else f"export {STOP_AT}=$(($(cut -d. -f1 /proc/uptime) + {after_s}))"
-    ]
 
 
 def _redirections(parameters: PbsParameters, folder: Path) -> list[str]:
