@@ -16,12 +16,14 @@ import argparse
 import atexit
 import importlib.util
 import json
+import math
 import multiprocessing
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,7 @@ MISSING = _find_libraries()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from strategies import measure, show, usable  # noqa: E402
+from strategies import chosen, measure, show  # noqa: E402
 from training import CLASSES, IMAGE, RESULTS, Saver, build, one_rank  # noqa: E402
 
 from ckptbench.frameworks.contract import Arrays  # noqa: E402
@@ -85,10 +87,12 @@ CLOSE = 1e-3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--models", default="resnet50,vgg16")
+    parser.add_argument("--models", default="resnet50,vgg16", help="empty: the contract alone")
     parser.add_argument("--batches", default="32,64")
     parser.add_argument("--intervals", default="10,1", help="steps after every checkpoint")
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--at-most-s", type=float, default=math.inf, help="no round begins later")
+    parser.add_argument("--strategies", help="separated by commas; default: all that can be used")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="on the file system to measure"
     )
@@ -96,7 +100,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no GPU here: use --device cpu to try this without one")
-    strategies = list(usable())
+    strategies = chosen(options)
     found: dict[str, Any] = {
         "torch": torch.__version__,
         "python": sys.version.split()[0],
@@ -107,13 +111,13 @@ def main() -> None:
     }
     print(json.dumps(found["contract"], indent=2), flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    for model in options.models.split(","):
+    for model in filter(None, options.models.split(",")):
         for batch in map(int, options.batches.split(",")):
             for interval in map(int, options.intervals.split(",")):
                 one = argparse.Namespace(
                     model=model, ranks=1, batch=batch, interval=interval, rounds=options.rounds,
                     checkpoints=max(2, 20 // interval), strategies=",".join(strategies), folder=options.folder,
-                    device=options.device,
+                    device=options.device, at_most_s=options.at_most_s,
                 )  # fmt: skip
                 figures = measure(one)
                 show(figures)
@@ -141,10 +145,9 @@ def _contract(device: str, strategies: list[str]) -> dict[str, bool]:
 
 
 def _alone(work: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of the work in a process of its own: a process chooses device and mode once."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        return pool.apply(work, arguments)
+    """The result of the work in a process of its own: a process chooses device and mode once, and may start others."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        return alone.submit(work, *arguments).result()
 
 
 def _framework(device: str, *, deterministic: bool = False) -> PyTorch:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -56,9 +57,11 @@ KEEP = 2
 SETTLING = KEEP + 2
 """Checkpoints of every strategy before the first round: from then on those that recycle files do."""
 OTHERS = 0.1
+CORES = os.sched_getaffinity(0)
+"""The ranks share these, and no other program is looked for elsewhere: `taskset` chooses them on a machine that has more."""
 TICKS = os.sysconf("SC_CLK_TCK")
 STOLEN = 7
-"""The place of the stolen time in the first line of /proc/stat (man 5 proc_stat)."""
+"""The place of the stolen time in a processor's line of /proc/stat (man 5 proc_stat)."""
 DIRECT_ALIGNMENT = 4096
 """Bytes: a file that is written past the page cache has a multiple of it."""
 
@@ -71,6 +74,9 @@ def main() -> None:
     parser.add_argument("--interval", type=int, default=10, help="steps after every checkpoint")
     parser.add_argument("--checkpoints", type=int, default=2, help="of a block")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument(
+        "--at-most-s", type=float, default=math.inf, help="no round begins later than this"
+    )
     parser.add_argument("--strategies", help="separated by commas; default: all that serve PyTorch")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="on the file system to measure"
@@ -109,6 +115,7 @@ def _run(
     options: argparse.Namespace, folder: Path
 ) -> tuple[dict[str, Any], dict[str, tuple[int, list[int]]]]:
     """All that is no trace's, and what `Bench.first` says of each variant."""
+    started_s = time.monotonic()
     names = [NONE, DISK, *chosen(options)]
     order = random.Random(0)
     measured: dict[str, dict[str, list[float]]] = {
@@ -116,7 +123,9 @@ def _run(
     }
     with ExitStack() as stack:
         variants = {name: stack.enter_context(running(name, options, folder)) for name in names}
-        for _ in range(options.rounds):
+        rounds, ends = 0, started_s + options.at_most_s
+        while rounds < options.rounds and time.monotonic() < ends:
+            rounds += 1
             order.shuffle(names)
             for name in names:
                 others_s, stolen_s, started = *_used_by_others(variants), time.perf_counter()
@@ -133,12 +142,13 @@ def _run(
         first = {name: each.all("first")[0] for name, each in variants.items()}
     settings = {
         name: getattr(options, name)
-        for name in ("model", "ranks", "batch", "interval", "checkpoints", "rounds")
+        for name in ("model", "ranks", "batch", "interval", "checkpoints")
     }
     found = {
         "device": device,
         "torch": torch.__version__,
         **settings,
+        "rounds": rounds,
         NONE: measured[NONE],
         DISK: measured[DISK],
         "strategies": {name: measured[name] for name in chosen(options)},
@@ -167,7 +177,7 @@ def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Va
     worlds = [
         RankContext(
             rank=rank, world_size=options.ranks, local_rank=rank, node="here",
-            threads=max(1, (os.cpu_count() or 1) // options.ranks),
+            threads=max(1, len(CORES) // options.ranks),
             addresses=(address,) * options.ranks, accelerator=options.device,
         )
         for rank in range(options.ranks)
@@ -294,10 +304,10 @@ class DiskAlone:
 
 
 def _used_by_others(variants: dict[str, Variant]) -> tuple[float, float]:
-    """Seconds of processor time since the machine began: of all but the ranks and this process, and of other machines."""
-    ticks = [
-        *map(int, Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:])
-    ]
+    """Seconds of these cores since the machine began: used by all but the ranks and this process, and by other machines."""
+    lines = (line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines())
+    named = {name: [*map(int, ticks)] for name, *ticks in lines if name.startswith("cpu")}
+    ticks = np.sum([named[f"cpu{core}"] for core in CORES], axis=0)
     own = [os.getpid(), *(pid for each in variants.values() for pid in each.pids)]
     return (sum(ticks[:3]) - sum(map(_ticks, own))) / TICKS, ticks[STOLEN] / TICKS
 
