@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -60,17 +61,34 @@ class Table:
 
     def sorted_frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
         """`content`, whose rows are sorted already, with exactly these columns and their types."""
-        frame = pd.DataFrame({name: content[name] for name in self.names}, copy=False)
-        types = {column.name: DTYPES[column.kind] for column in self.columns}
-        return frame.astype(
-            {name: type for name, type in types.items() if frame[name].dtype != type}
-        )
+        if not isinstance(content, pd.DataFrame):
+            content = pd.DataFrame({name: content[name] for name in self.names}, copy=False)
+        typed = {
+            column.name: _typed(content[column.name], DTYPES[column.kind])
+            for column in self.columns
+        }
+        return pd.DataFrame(typed, copy=False)
 
     def frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
         """`content` with exactly these columns, their types, and rows sorted by the key."""
         frame = self.sorted_frame(content)
+        if len(frame) < 2:  # sorting takes longer than all else here
+            return frame.reset_index(drop=True)
         return frame.sort_values(list(self.key), kind="stable", ignore_index=True)
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The frame of these rows; of none, an empty frame with all columns."""
-        return self.frame(pd.DataFrame(list(rows), columns=self.names))
+        listed = list(rows)
+        if not listed:
+            return _empty(self.columns).copy()
+        return self.frame(pd.DataFrame(listed, columns=self.names))
+
+
+def _typed(column: pd.Series[Any], dtype: Any) -> pd.Series[Any]:
+    return column if column.dtype == dtype else column.astype(dtype)
+
+
+@functools.cache
+def _empty(columns: tuple[Column, ...]) -> pd.DataFrame:
+    """Of most studies, half of all tables have no row."""
+    return pd.DataFrame({each.name: pd.Series(dtype=DTYPES[each.kind]) for each in columns})
