@@ -1,4 +1,5 @@
 # Reads and checks the config, expands it into cells, and defines the functions that the rules of both studies call.
+import functools
 import json
 import os
 import shlex
@@ -40,6 +41,7 @@ wildcard_constraints:
     dataset=NAME,
 
 
+@functools.cache
 def of_clone(path):
     """The path of a file of ckptbench. As a module of another workflow it does not lie in the working folder."""
     return os.path.relpath(CLONE / path)

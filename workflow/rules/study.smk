@@ -89,7 +89,12 @@ def get_packages(wildcards):
 
 
 def get_environment_sha256(wildcards):
-    return environment_sha256(packages_of(get_lock(wildcards)))
+    return sha256_of(get_lock(wildcards))
+
+
+@functools.cache
+def sha256_of(lock):
+    return environment_sha256(packages_of(lock))
 
 
 def get_recipe(wildcards):
