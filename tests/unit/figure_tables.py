@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -48,6 +49,10 @@ class Study:
     """Whether all ranks compute with the same cores, which allow what the fewest ranks did."""
 
     def tables(self) -> dict[str, pd.DataFrame]:
+        """Each call gives copies of its own, which a test may change."""
+        return {name: frame.copy() for name, frame in _filled(self).items()}
+
+    def _filled(self) -> dict[str, pd.DataFrame]:
         rows = {
             "overhead": [overhead(setup, self.repeats) for setup in self._setups()],
             "sizes": list({size_key(s): size(s) for s in self._setups()}.values()),
@@ -158,6 +163,11 @@ class Study:
     def _all(self) -> Iterator[Setup]:
         yield from self._baselines()
         yield from self._setups()
+
+
+@functools.cache
+def _filled(study: Study) -> dict[str, pd.DataFrame]:
+    return study._filled()
 
 
 def _uninterrupted(setup: Setup) -> Setup:

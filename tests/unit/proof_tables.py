@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,7 @@ class Restarts:
     controls: bool = True
     missed: frozenset[tuple[str, str]] = frozenset()
     """Framework and what its restarts leave out without the comparison noticing."""
-    cold_shown: Mapping[str, bool | None] | None = None
+    cold_shown: tuple[tuple[str, bool | None], ...] = ()
     """By framework, where the cold loads of one were not shown to be cold."""
 
     def setups(self, whole: Setup) -> Iterator[Setup]:
@@ -131,7 +131,7 @@ def restore(setup: Setup, restarts: Restarts, run: str, repeat: int) -> Iterator
     for kill in range(kills(setup)):
         times = {name: seconds * slower * (1 + 0.02 * repeat) for name, seconds in PHASES_S.items()}
         times["load_s"] *= 3 if is_cold else 1
-        shown = (restarts.cold_shown or {}).get(setup["framework"], True) if is_cold else True
+        shown = dict(restarts.cold_shown).get(setup["framework"], True) if is_cold else True
         read = CHECKPOINT_BYTES if is_cold and shown else 0
         epoch = setup["epochs"] * (kill + 1 + 0.2 * repeat) / (kills(setup) + 1.5)
         yield setup | {

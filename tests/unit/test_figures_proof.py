@@ -388,7 +388,7 @@ def test_a_restart_is_the_sum_of_its_phases_warm_and_cold_beside_each_other() ->
 
 
 def test_a_cold_load_that_was_not_shown_to_be_cold_is_shaded() -> None:
-    restarts = Restarts(cold_shown={"chainer": False, "pytorch": None})
+    restarts = Restarts(cold_shown=(("chainer", False), ("pytorch", None)))
     figure = FIGURES["restore"].draw(Study(ranks=(2,), restarts=restarts).tables())
     shaded = [
         [patch.get_y() for patch in axes.patches if patch.get_gid() == "not shown"]
