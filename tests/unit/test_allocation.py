@@ -129,6 +129,8 @@ def test_pbs_lists_a_host_once_a_slot(tmp_path: Path) -> None:
         ({"JOB_ID": "5", "SGE_ROOT": "/s", "SGE_TASK_ID": "3", "RESTARTED": "1"}, "5.3", True),
         ({"PBS_JOBID": "9.s", "PBS_NODEFILE": "f"}, "9.s", None),
         ({"PBS_JOBID": "10.s", "PBS_NODEFILE": "f", "SUBMITIT_PBS_JOB_ID": "9"}, "9", None),
+        ({"PBS_JOBID": "9.s", "PBS_NODEFILE": "f", "SUBMITIT_PBS_RESTARTED": "0"}, "9.s", False),
+        ({"PBS_JOBID": "9.s", "PBS_NODEFILE": "f", "SUBMITIT_PBS_RESTARTED": "1"}, "9.s", True),
     ],
 )
 def test_a_job_has_the_id_that_its_requeue_keeps(

@@ -16,7 +16,7 @@ from snakemake_executor_plugin_submitit.submission import Request
 def request(**of_job: Any) -> Request:
     job: Any = SnakemakeJob(**of_job)
     allocation = Allocation.of(job, ExecutorSettings(cluster="slurm"))
-    return Request(job, allocation, NestedCommand("true", "/", 1), Identity.of(job, allocation))
+    return Request(job, allocation, NestedCommand("true", "/", 1, 60), Identity.of(job, allocation))
 
 
 class Restart:

@@ -34,7 +34,7 @@ class Node:
         self.folder = folder
         (folder / "program.sh").write_text(program)
         command = f"cd {shlex.quote(str(folder))} && bash program.sh"
-        delayed = DelayedSubmission(NestedCommand(command, str(folder), stop_seconds))
+        delayed = DelayedSubmission(NestedCommand(command, str(folder), stop_seconds, 1))
         delayed.set_timeout(1, 3)
         delayed.dump(folder / "1_submitted.pkl")
         variables = {"SUBMITIT_EXECUTOR": "local", "SUBMITIT_LOCAL_JOB_ID": "1"}
@@ -79,9 +79,12 @@ def test_the_exit_status_decides(tmp_path: Path, nodes: list[Node]):
     assert "the job's command ended with exit status 3" in str(trace)
 
 
-def test_a_signal_that_ended_the_shell_of_the_command_is_named(tmp_path: Path):
+def test_a_signal_that_ended_the_shell_of_the_command_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
     with pytest.raises(CommandFailedError, match="ended with signal SIGKILL"):
-        NestedCommand("kill -KILL $$", str(tmp_path), 10)()
+        NestedCommand("kill -KILL $$", str(tmp_path), 10, 1)()
 
 
 def test_the_command_runs_in_its_folder(tmp_path: Path, nodes: list[Node]):
@@ -100,6 +103,24 @@ def test_before_the_limit_the_command_is_stopped_and_requeued(tmp_path: Path, no
     requeued = DelayedSubmission.load(tmp_path / "1_submitted.pkl")
     assert isinstance(requeued.function, NestedCommand)
     assert requeued._timeout_countdown == 2
+    assert (
+        tmp_path / "1_requeues.txt"
+    ).read_text() == "limit\n"  # it is told of a limit of one minute at once
+
+
+@pytest.mark.parametrize(
+    ("after_s", "why"), [(3300, "preempted"), (3410, "limit"), (3500, "limit")]
+)
+def test_a_stop_long_before_the_limit_is_noted_as_a_preemption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_s: int, why: str
+):
+    for name, value in (("EXECUTOR", "local"), ("LOCAL_JOB_ID", "1"), ("FOLDER", str(tmp_path))):
+        monkeypatch.setenv(f"SUBMITIT_{name}", value)
+    command = NestedCommand("true", "/", 120, 60)
+    later = time.monotonic() + after_s
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    command.checkpoint()
+    assert (tmp_path / "1_requeues.txt").read_text() == f"{why}\n"
 
 
 def test_a_command_that_ends_well_in_time_is_not_requeued(tmp_path: Path, nodes: list[Node]):

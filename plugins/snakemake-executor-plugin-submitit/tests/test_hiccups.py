@@ -151,8 +151,8 @@ class Hiccups:
 
 def commands(world: World, scheduler: str) -> dict[str, Command]:
     return {
-        "slurm": {"squeue": world.squeue, "sacct": world.sacct},
-        "pbs": {"qstat": world.pbs_qstat},
+        "slurm": {"squeue": world.squeue, "sacct": world.sacct, "sinfo": str},
+        "pbs": {"qstat": world.pbs_qstat, "pbsnodes": str},
         "gridengine": {"qstat": world.gridengine_qstat, "qacct": world.qacct, "qdel": str},
     }[scheduler]
 

@@ -2,8 +2,9 @@ from pathlib import Path
 
 from fakes import COMPLETED, RUNNING, TIMEOUT, UNKNOWN, FakeCluster, FakeJob, Logger
 
-from snakemake_executor_plugin_submitit import tally
+from snakemake_executor_plugin_submitit import requeues, tally
 from snakemake_executor_plugin_submitit.cluster import JobState
+from snakemake_executor_plugin_submitit.requeues import Requeue
 from snakemake_executor_plugin_submitit.status import (
     RESULT_LATENCY_SECONDS,
     UNKNOWN_SECONDS,
@@ -91,14 +92,53 @@ def test_a_note_on_the_answers_is_told_once(tmp_path: Path):
 def test_every_few_minutes_a_line_says_how_many_wait_and_run(tmp_path: Path):
     watch = Watch(tmp_path, jobs=3)
     watch.round()
-    watch.cluster.states |= {"0": waiting("Priority"), "1": waiting("BeginTime")}
-    watch.round()
     assert watch.logger.lines == []
     watch.clock.now = tally.SECONDS
+    watch.cluster.states["0"] = waiting("Priority")
     watch.round()
+    watch.round()
+    watch.clock.now += tally.SECONDS
+    watch.cluster.states["0"] = RUNNING
     watch.round()
     assert watch.logger.lines == [
-        "fake: 2 jobs wait, 1 run; 2 went back to the queue so far (a time limit, pre-emption, a lost node)."
+        "fake: 1 jobs wait, 2 run; back in the queue so far: 1 for a reason that is not known.",
+        "fake: 0 jobs wait, 3 run; back in the queue so far: 1 for a reason that is not known.",
+    ]
+
+
+def test_preempted_jobs_are_counted_apart_from_others_that_went_back_to_the_queue(tmp_path: Path):
+    """By their own notes, though nobody saw them wait; and those that noted nothing by what the scheduler says."""
+    watch = Watch(tmp_path, jobs=5)
+    watch.round()
+    for job, why in zip(watch.jobs, ("limit", "preempted"), strict=False):
+        requeues.note(job.paths, Requeue(why))  # type: ignore[arg-type]
+    watch.cluster.states |= {number: waiting("BeginTime") for number in ("0", "2", "3")}
+    watch.cluster.explained = {"2": Requeue("preempted"), "0": Requeue("lost")}
+    watch.round()
+    watch.cluster.states.clear()
+    watch.round()
+    requeues.note(watch.jobs[0].paths, Requeue("limit"))
+    requeues.note(watch.jobs[2].paths, Requeue("limit"))
+    watch.cluster.states["2"] = waiting("BeginTime")
+    watch.clock.now = tally.SECONDS
+    watch.round()
+    assert watch.logger.lines == [
+        "fake: 1 jobs wait, 4 run; back in the queue so far: 2 pre-empted or told to stop, 3 at a time limit, "
+        "1 for a reason that is not known."
+    ]
+
+
+def test_a_job_that_lost_a_node_is_named_at_once_with_the_node(tmp_path: Path):
+    watch = Watch(tmp_path, jobs=2)
+    watch.round()
+    requeues.note(watch.jobs[0].paths, Requeue("lost", ("node2", "node5")))
+    watch.cluster.states["1"] = waiting("BeginTime")
+    watch.cluster.explained = {"1": Requeue("lost", ("node3",))}
+    for _ in range(2):
+        watch.round()
+    assert watch.logger.lines == [
+        "fake job 0 lost node2, node5 and went back to the queue.",
+        "fake job 1 lost node3 and went back to the queue.",
     ]
 
 

@@ -55,7 +55,7 @@ class Bench:
 def request(runtime: int = 1) -> Request:
     job = SnakemakeJob(resources={"runtime": runtime})
     allocation = Allocation.of(job, ExecutorSettings(cluster="slurm"))  # type: ignore[arg-type]
-    return Request(job, allocation, NestedCommand("true", "/", 1), Identity("o", "w"))  # type: ignore[arg-type]
+    return Request(job, allocation, NestedCommand("true", "/", 1, 60), Identity("o", "w"))  # type: ignore[arg-type]
 
 
 def test_jobs_of_one_shape_share_an_array(tmp_path: Path):

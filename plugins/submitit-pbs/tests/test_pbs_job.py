@@ -34,7 +34,7 @@ class Waiter:
         self.started, self.runs = started, runs
 
     def __call__(self) -> int:
-        self.started.write_text("yes")
+        self.started.write_text(os.environ["SUBMITIT_PBS_RESTARTED"])
         while not self.runs:
             time.sleep(0.05)
         return self.runs + 1
@@ -105,11 +105,13 @@ def test_a_job_that_may_is_requeued(tmp_path: Path, programs: Programs) -> None:
     programs("qrerun")
     process = start(job.paths.submission_file.read_text(), "77.pbs1", tmp_path)
     wait_for(tmp_path / "started")
+    assert (tmp_path / "started").read_text() == "0"
     process.send_signal(signal.SIGUSR2)
     assert process.wait(PATIENCE_S) != 0
     assert (tmp_path / "calls").read_text().splitlines()[-1] == "qrerun 77.pbs1"
     assert start(job.paths.submission_file.read_text(), "77.pbs1", tmp_path).wait(PATIENCE_S) == 0
     assert job.result() == 2
+    assert (tmp_path / "started").read_text() == "1"
 
 
 def test_a_job_that_pbs_ends_checkpoints_and_asks_for_nothing(

@@ -56,7 +56,7 @@ def test_the_jobs_own_logs_lie_where_submitit_looks(character: str, tmp_path: Pa
     folder = tmp_path / f"a{character}b"
     lines = text(str(folder)).splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("mkdir"))
-    script = "\n".join(["export SUBMITIT_PBS_JOB_ID=7", *lines[start : start + 2], "echo done"])
+    script = "\n".join(["export SUBMITIT_PBS_JOB_ID=7", *lines[start : start + 3], "echo done"])
     subprocess.run(["bash", "-c", script], check=True)
     assert (folder / "7_0_log.out").read_text() == "done\n"
     assert lines[-1].endswith(shlex.quote(str(folder)))

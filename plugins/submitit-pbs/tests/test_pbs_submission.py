@@ -50,6 +50,7 @@ export SUBMITIT_PBS_JOB_ID=${SUBMITIT_PBS_FOLLOWS:-$job}
 unset SUBMITIT_PBS_FOLLOWS job
 cd "$PBS_O_WORKDIR"
 mkdir -p "/shared/jobs"
+[ -e "/shared/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.out" ]; export SUBMITIT_PBS_RESTARTED=$((1 - $?))
 exec >> "/shared/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.out" 2>> "/shared/jobs/${SUBMITIT_PBS_JOB_ID}_0_log.err"
 export SUBMITIT_EXECUTOR=pbs
 exec python3 -u -m submitit.core._submit /shared/jobs

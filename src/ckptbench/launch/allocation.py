@@ -81,14 +81,14 @@ def scheduler_job(environment: Mapping[str, str]) -> str | None:
 
 
 def was_requeued(environment: Mapping[str, str]) -> bool | None:
-    """Whether the scheduler says that this job has run before. None: the scheduler (PBS) does not say."""
+    """Whether this job has run before. None: nobody says so. PBS does not, and submitit only of the jobs that it has submitted."""
     match _job(environment)[0]:
         case "slurm":
             return environment.get("SLURM_RESTART_COUNT", "0") != "0"
         case "gridengine":
             return environment.get("RESTARTED") == "1"
         case "pbs":
-            return None
+            return {"0": False, "1": True}.get(environment.get("SUBMITIT_PBS_RESTARTED", ""))
         case "none":
             return False
 

@@ -4,7 +4,7 @@ import itertools
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from snakemake_interface_common.exceptions import WorkflowError
 from submitit.core import core, plugins, utils
 
+from .requeues import Requeue
 from .resources import Allocation
 from .results import read_results
 from .settings import ExecutorSettings, parse_options
@@ -48,6 +49,8 @@ class JobState:
     words: str
     remedy: str = ""
     """What a person must do before it can run; "": it goes on by itself."""
+    nodes: str = ""
+    """Where it runs or ran, in the scheduler's words; "": it does not say."""
 
     @property
     def word(self) -> str:
@@ -141,7 +144,12 @@ class Cluster:
             killed=bool(reason) and ended,
             words=f"{word} ({reason})" if reason else word,
             remedy=info.get("Remedy", ""),
+            nodes=info.get("NodeList", ""),
         )
+
+    def requeues(self, jobs: Mapping[str, str]) -> dict[str, Requeue]:
+        """Why the scheduler sent jobs back to the queue, as far as it tells; by the id of each job, where it ran."""
+        return {}
 
     def clear(self, job: core.Job[Any]) -> None:
         """Takes what is left of a job that failed without a result out of the queue."""

@@ -1,6 +1,6 @@
 """Which cluster a setting names, and those that are small: Grid Engine, and this machine without a scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -10,9 +10,11 @@ from submitit.local import local
 
 from . import processes
 from .cluster import Cluster, JobState
+from .requeues import Requeue
 from .resources import Allocation
 from .settings import ExecutorSettings
 from .slurm import Slurm
+from .slurm_states import output
 
 
 class GridEngine(Cluster):
@@ -21,6 +23,23 @@ class GridEngine(Cluster):
     def clear(self, job: core.Job[Any]) -> None:
         """A job in an error state waits for its deletion."""
         self.cancel([job])
+
+
+class Pbs(Cluster):
+    programs = ("qsub", "qstat", "qdel", "pbsnodes")
+
+    def requeues(self, jobs: Mapping[str, str]) -> dict[str, Requeue]:
+        """PBS sends a job back when its first node is lost."""
+        try:
+            listed = output(["pbsnodes", "-l"])
+        except ConnectionError:
+            return {}
+        rows = (line.split() for line in listed.splitlines())
+        down = {row[0] for row in rows if len(row) > 1 and "down" in row[1].split(",")}
+        lost = {job_id: down.intersection(_hosts(nodes)) for job_id, nodes in jobs.items()}
+        return {
+            job_id: Requeue("lost", (*sorted(nodes),)) for job_id, nodes in lost.items() if nodes
+        }
 
 
 class Local(Cluster):
@@ -65,11 +84,21 @@ class Local(Cluster):
         return {"signal_delay_s": allocation.stop_seconds}
 
 
-KINDS: dict[str, type[Cluster]] = {"slurm": Slurm, "gridengine": GridEngine, "local": Local}
+KINDS: dict[str, type[Cluster]] = {
+    "slurm": Slurm,
+    "gridengine": GridEngine,
+    "pbs": Pbs,
+    "local": Local,
+}
 
 
 def cluster(settings: ExecutorSettings) -> Cluster:
     return KINDS.get(str(settings.cluster), Cluster)(settings)
+
+
+def _hosts(nodes: str) -> list[str]:
+    """Of PBS's `exec_host`: `node1/0*2+node2/0`."""
+    return [part.partition("/")[0] for part in nodes.split("+")]
 
 
 def _runs(job: core.Job[Any]) -> bool:

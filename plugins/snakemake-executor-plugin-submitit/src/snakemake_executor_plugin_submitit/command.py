@@ -10,12 +10,18 @@ from types import FrameType
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
+from submitit.core.job_environment import JobEnvironment
 from submitit.core.utils import DelayedSubmission
 
-from . import processes
+from . import lost_nodes, processes, requeues
+from .requeues import Requeue
 
 _POLL_SECONDS = (0.05, 0.5)
 TERMINATED_STATUS = 143
+MOST_LOST_NODES = 5
+"""After the loss of so many a job is not requeued: perhaps it breaks them."""
+EARLY_SECONDS = 75
+"""How much too early Slurm may tell a job of its limit, which it looks at twice a minute."""
 
 
 class CommandFailedError(RuntimeError):
@@ -34,12 +40,26 @@ class NestedCommand:
     SIGTERM, at most `stop_seconds` to end, and the job goes back to the queue. On a SIGTERM from
     the scheduler (pre-emption, cancellation) the command gets SIGTERM as well, and the job ends
     without a result: whether it runs again is then the scheduler's decision.
+
+    Where the command fails and another node of the job answers no more, the job goes back to the queue as well.
     """
 
-    def __init__(self, command: str, workdir: str, stop_seconds: int) -> None:
+    def __init__(
+        self,
+        command: str,
+        workdir: str,
+        stop_seconds: int,
+        runtime_min: int,
+        lost: tuple[str, ...] = (),
+    ) -> None:
+        """`lost`: nodes that answered no more in earlier runs of the job."""
         self.command = command
         self.workdir = workdir
         self.stop_seconds = stop_seconds
+        self.runtime_min = runtime_min
+        self.lost = lost
+        self._started = time.monotonic()
+        self._newly_lost: tuple[str, ...] = ()
         self._terminated = False
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,6 +69,7 @@ class NestedCommand:
     def __call__(self) -> int:
         """Raises CommandFailedError, or SystemExit where the scheduler ended the command."""
         self._listen()
+        self._started = time.monotonic()
         try:
             status = self._run()
         except _CommandEndedError:
@@ -57,8 +78,11 @@ class NestedCommand:
             sys.exit(TERMINATED_STATUS)
         if status:
             name = signal.Signals(-status).name if status < 0 else ""
-            how = f"signal {name}" if name else f"exit status {status}"
-            raise CommandFailedError(f"the job's command ended with {how}")
+            how = f"the job's command ended with {f'signal {name}' if name else f'exit status {status}'}"
+            if lost := self._silent_nodes():
+                how = f"{how}, and {', '.join(lost)} does not answer"
+                self._run_again_without(lost)
+            raise CommandFailedError(how)
         return status
 
     def checkpoint(self) -> DelayedSubmission:
@@ -67,7 +91,35 @@ class NestedCommand:
         processes.stop(os.getpid(), self.stop_seconds - margin_seconds)
         if self._process is not None and _ended(self._process) and self._process.wait() == 0:
             raise _CommandEndedError
-        return DelayedSubmission(NestedCommand(self.command, self.workdir, self.stop_seconds))
+        requeues.note(JobEnvironment().paths, self._why)
+        return DelayedSubmission(
+            NestedCommand(
+                self.command, self.workdir, self.stop_seconds, self.runtime_min, self.lost
+            )
+        )
+
+    @property
+    def _why(self) -> Requeue:
+        if self._newly_lost:
+            return Requeue("lost", self._newly_lost)
+        until_told = 60 * self.runtime_min - self.stop_seconds
+        ran = time.monotonic() - self._started
+        return Requeue("limit" if ran >= until_told - EARLY_SECONDS else "preempted")
+
+    def _silent_nodes(self) -> tuple[str, ...]:
+        environment = JobEnvironment()
+        return lost_nodes.silent(environment.name(), list(environment.hostnames))
+
+    def _run_again_without(self, nodes: tuple[str, ...]) -> None:
+        """Raises what submitit raises to end a job that it has requeued; returns where the job has lost too many."""
+        if len(self.lost) + len(nodes) > MOST_LOST_NODES:
+            return
+        self.lost, self._newly_lost = (*self.lost, *nodes), nodes
+        environment = JobEnvironment()
+        try:
+            signal.raise_signal(environment._usr_sig())
+        finally:
+            lost_nodes.leave_out(environment.name(), environment.job_id, nodes)
 
     def _listen(self) -> None:
         """Only where submitit itself does no more than note the signal."""

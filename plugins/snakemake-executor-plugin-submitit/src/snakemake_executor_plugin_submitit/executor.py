@@ -244,7 +244,12 @@ class Executor(RemoteExecutor):
 
     def _request(self, job: JobExecutorInterface) -> Request:
         allocation = Allocation.of(job, self.executor_settings)
-        command = NestedCommand(self.format_job_exec(job), str(Path.cwd()), allocation.stop_seconds)
+        command = NestedCommand(
+            self.format_job_exec(job),
+            str(Path.cwd()),
+            allocation.stop_seconds,
+            allocation.runtime_min,
+        )
         return Request(job, allocation, command, Identity.of(job, allocation))
 
     def _on_adopted(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:

@@ -12,6 +12,7 @@ import shlex
 import sys
 import unicodedata
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from submitit.slurm import slurm
 from . import slurm_states as states
 from .cluster import Cluster, JobState
 from .names import gpus_in
+from .requeues import Requeue
 from .resources import Allocation
 
 DEFAULT_ARRAY_LIMIT = 1000
@@ -135,6 +137,10 @@ class Slurm(Cluster):
             killed=states.is_certain(info) and states.was_killed(info),
             words=states.ending_words(info, states.daemon_words(job.paths.stderr)),
         )
+
+    def requeues(self, jobs: Mapping[str, str]) -> dict[str, Requeue]:
+        """By the accounting, which keeps how each run of a job ended."""
+        return states.requeues({*jobs})
 
     def set_array(self, executor: Any, count: int) -> None:
         executor.parameters["map_count"] = count

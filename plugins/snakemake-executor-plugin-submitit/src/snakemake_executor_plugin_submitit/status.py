@@ -8,6 +8,7 @@ from typing import Any
 from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 from submitit.core.core import Job
 
+from . import requeues
 from .cluster import Cluster, JobState
 from .tally import Tally
 
@@ -58,7 +59,7 @@ class Poller:
         self._unanswered = 0
         self._said: set[str] = set()
         """What was told once: notes of the cluster, and jobs that wait for a person."""
-        self._tally = Tally(cluster.name, logger, clock)
+        self._tally = Tally(cluster, logger, clock)
         self.queries = 0
 
     def ended(self, jobs: Sequence[Job[Any]]) -> list[Outcome]:
@@ -97,6 +98,7 @@ class Poller:
 
     def _by_state(self, jobs: Sequence[Job[Any]]) -> list[Outcome]:
         states = {job.job_id: self._cluster.state(job) for job in jobs}
+        self._tally.note(states, requeues.noted(jobs))
         self._tell(states)
         for job_id, state in states.items():
             if state.active:
@@ -121,7 +123,6 @@ class Poller:
         return f"ended without a result: {state.words}" if certain else ""
 
     def _tell(self, states: Mapping[str, JobState]) -> None:
-        self._tally.note(states)
         self._warn_once(self._cluster.note)
         waiting: dict[str, list[str]] = {}
         for job_id, state in states.items():

@@ -14,6 +14,8 @@ from submitit_qsub import clock, quoting
 FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
 """Given to a job that goes on with the work of an earlier one: submitit's id of that."""
 JOB_ID = "SUBMITIT_PBS_JOB_ID"
+RESTARTED = "SUBMITIT_PBS_RESTARTED"
+"""1 in a job that has run before, as its log shows, or whose work it goes on with; else 0."""
 
 # PBS_JOBID is 123.server, or 123[4].server in an array: 123 and 123_4 to submitit.
 _OWN_ID = """\
@@ -86,10 +88,12 @@ def _options(parameters: PbsParameters, folder: Path) -> list[str]:
 def _redirections(parameters: PbsParameters, folder: Path) -> list[str]:
     """PBS cannot name logs by job id, and keeps them from sight until the job has ended."""
     paths = JobPaths(folder)
+    stdout = _with_variables(paths.stdout)
     stderr = "2>&1" if parameters.stderr_to_stdout else f"2>> {_with_variables(paths.stderr)}"
     return [
         f"mkdir -p {_with_variables(paths.stdout.parent)}",
-        f"exec >> {_with_variables(paths.stdout)} {stderr}",
+        f"[ -e {stdout} ]; export {RESTARTED}=$((1 - $?))",
+        f"exec >> {stdout} {stderr}",
     ]
 
 
