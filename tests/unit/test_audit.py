@@ -84,6 +84,16 @@ def test_what_the_calibration_trains_is_no_choice_of_a_config() -> None:
             load_config({"matrix": {name: value}})
 
 
+@pytest.mark.parametrize(
+    ("step_s", "steps"),
+    [(0.001, 480), (0.006, 480), (0.02, 150), (10.0, 40)],
+)
+def test_slow_steps_make_fewer_of_them_and_as_many_saves(step_s: float, steps: int) -> None:
+    size = calibration.Size().within(step_s)
+    assert (size.steps_per_epoch, size.saves) == (steps, calibration.Size().saves)
+    assert size.repeats == calibration.Size().repeats
+
+
 @pytest.fixture(scope="module")
 def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, pd.DataFrame]]:
     with pytest.MonkeyPatch.context() as patch:

@@ -6,6 +6,7 @@ estimated as those of every study.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ IMAGES = {"height": 32, "width": 32, "channels": 3, "classes": 512, "test_sample
 BATCH, EPOCHS, WARMUP, KEEP = 64, 2, 5, 1
 NULL = PluginSpec("null")
 LOCK = "main.txt"
+RUN_S = 6.0
+"""Longest that the steps of one run may take."""
+PILOT_STEPS, FEWEST_STEPS = 20, 20
 RESOLVED, RESOLVED_S = 0.005, 0.001
 """Overhead and stall that the study does not claim to see: the recorder's cost, and the bookkeeping of a save."""
 WIDEST, WIDEST_S = 0.05, 0.01
@@ -58,9 +62,23 @@ class Size:
         steps = EPOCHS * self.steps_per_epoch
         return sum(step > WARMUP for step in range(self.interval, steps + 1, self.interval))
 
+    def within(self, step_s: float) -> Size:
+        """With fewer steps between two saves, and as many saves, where steps of so many seconds would take too long."""
+        between = self.steps_per_epoch // self.interval
+        interval = int(RUN_S / (EPOCHS * between * step_s))
+        interval = max(FEWEST_STEPS, min(self.interval, interval))
+        return dataclasses.replace(self, steps_per_epoch=between * interval, interval=interval)
+
     @property
     def stall(self) -> PluginSpec:
         return PluginSpec.of("strategy", "stall", {"ms": self.stall_ms}, STRATEGIES["stall"])
+
+
+def step_seconds(folder: Path, lock_sha256: str) -> float:
+    """Of a step of the calibration on this machine: the median of short runs, which are made in `folder`."""
+    short = Size(repeats=1, steps_per_epoch=PILOT_STEPS, interval=PILOT_STEPS, stall_ms=1)
+    median: float = collected_runs(folder, lock_sha256, short)["steps"]["duration_s"].median()
+    return median
 
 
 def collected_runs(folder: Path, lock_sha256: str, size: Size) -> dict[str, pd.DataFrame]:

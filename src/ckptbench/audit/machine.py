@@ -49,6 +49,7 @@ def _checks(
     if usable.verdict == "fails":
         return [usable]  # nothing else can be measured where nothing can be saved
     log.info("calibration: short trainings whose cost is known (a minute)")
+    size = size.within(calibration.step_seconds(own / "pilot", lock_sha256))
     runs = calibration.collected_runs(own, lock_sha256, size)
     found = [
         usable,
