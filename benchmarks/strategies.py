@@ -1,4 +1,4 @@
-"""What each strategy costs PyTorch's ResNet-50 or VGG-16, all of them in one run, in turn.
+"""What each strategy costs a network of PyTorch, all of them in one run, in turn.
 
 Each variant, one of them without checkpoints, trains in processes of its own: a library that is loaded may slow every step.
 Each round has one block for every variant, in random order, while the others wait. A block is some checkpoints, each
@@ -34,17 +34,18 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from ratio import median_interval
-from training import RESULTS, Saver, Training
+from training import LENGTH, OPTIMIZERS, RESULTS, Saver, Training
 
 from ckptbench.checkpoints.store import fsync
 from ckptbench.frameworks.pytorch import PyTorch
-from ckptbench.matrix.registry import STRATEGIES, load
+from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.registry import STRATEGIES, Precision, load
 from ckptbench.runs.trace import Checkpoint, read_trace
 from ckptbench.strategies.contract import done
 from ckptbench.strategies.copying import WAY, kept_memory
@@ -53,6 +54,8 @@ from ckptbench.world.joining import pin
 from ckptbench.world.ranks import RankContext
 
 NONE, DISK = "none", "disk"
+CHOSEN = ("optimizer", "precision", "length")
+"""Options that callers may leave out."""
 KEEP = 2
 SETTLING = KEEP + 2
 """Checkpoints of every strategy before the first round: from then on those that recycle files do."""
@@ -68,7 +71,10 @@ DIRECT_ALIGNMENT = 4096
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=("resnet50", "vgg16"), default="resnet50")
+    parser.add_argument("--model", choices=ARCHITECTURES, default="resnet50")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
+    parser.add_argument("--precision", choices=get_args(Precision), default="fp32")
+    parser.add_argument("--length", type=int, default=LENGTH, help="tokens of a sequence")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16, help="samples per rank and step")
     parser.add_argument("--interval", type=int, default=10, help="steps after every checkpoint")
@@ -142,7 +148,8 @@ def _run(
         first = {name: each.all("first")[0] for name, each in variants.items()}
     settings = {
         name: getattr(options, name)
-        for name in ("model", "ranks", "batch", "interval", "checkpoints")
+        for name in ("model", *CHOSEN, "ranks", "batch", "interval", "checkpoints")
+        if hasattr(options, name)
     }
     found = {
         "device": device,
@@ -218,7 +225,12 @@ class Bench:
         self, world: RankContext, strategy: str, options: argparse.Namespace, folder: Path
     ) -> None:
         self._options = options
-        self._training = Training(world, options.model, options.batch)
+        self._training = Training(
+            world,
+            options.model,
+            options.batch,
+            **{name: getattr(options, name) for name in CHOSEN if hasattr(options, name)},
+        )
         self._framework = self._training.framework
         self._saver: Saver | DiskAlone | None = None
         if strategy == DISK:

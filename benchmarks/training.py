@@ -1,4 +1,4 @@
-"""What the benchmarks in this folder train: PyTorch's ResNet-50 or VGG-16 on random images, and the strategies over it."""
+"""What the benchmarks in this folder train: a network of PyTorch on random images or tokens, and the strategies over it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ckptbench.checkpoints.levels import Levels
-from ckptbench.frameworks.contract import Sgd
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import AdamW, Optimizer, Sgd
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.levels import SHARED
-from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.models import READ_TOKENS, network_of
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.matrix.registry import formats_of
+from ckptbench.matrix.registry import Precision, formats_of
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
@@ -22,6 +24,12 @@ from ckptbench.world.ranks import RankContext
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 IMAGE, CLASSES = (32, 32, 3), 10
+LENGTH, VOCABULARY = 256, 256
+"""Tokens of a sequence, and their kinds: bytes."""
+OPTIMIZERS: dict[str, Optimizer] = {
+    "sgd": Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0),
+    "adamw": AdamW(learning_rate=0.0003, weight_decay=0.1),
+}
 IDENTITY = Identity(
     run_id="0" * 32,
     cell={"framework": "pytorch"},
@@ -39,25 +47,53 @@ def one_rank(device: str = "cpu") -> RankContext:
     )  # fmt: skip
 
 
-def build(framework: PyTorch, model: str, batch: int) -> None:
-    network = ARCHITECTURES[model](IMAGE, CLASSES)
-    sgd = Sgd(learning_rate=0.001, momentum=0.9, weight_decay=0.0)
-    framework.build(network, dict(network.initial_weights(1)), sgd, batch)
+def build(
+    framework: PyTorch,
+    model: str,
+    batch: int,
+    *,
+    optimizer: str = "sgd",
+    precision: Precision = "fp32",
+    length: int = LENGTH,
+) -> None:
+    """`length` is that of a sequence, where the model learns from tokens."""
+    shape = ((length,), VOCABULARY) if model in READ_TOKENS else (IMAGE, CLASSES)
+    network = network_of(model, *shape)
+    weights = dict(network.initial_weights(1))
+    framework.build(network, weights, OPTIMIZERS[optimizer], batch, precision=precision)
+
+
+def batch_of(
+    model: str, batch: int, *, seed: int, length: int = LENGTH
+) -> tuple[Inputs, NDArray[np.int64]]:
+    """Random inputs and labels."""
+    draw = np.random.default_rng(seed)
+    if model in READ_TOKENS:
+        tokens = draw.integers(VOCABULARY, size=(batch, length + 1))
+        return tokens[:, :-1].copy(), tokens[:, 1:].copy()
+    return draw.random((batch, *IMAGE), np.float32), draw.integers(CLASSES, size=batch)
 
 
 class Training:
     """A network, and one batch with which it takes every step."""
 
-    def __init__(self, world: RankContext, model: str, batch: int) -> None:
-        draw = np.random.default_rng(world.rank)
-        self._images = draw.random((batch, *IMAGE), np.float32)
-        self._labels = draw.integers(CLASSES, size=batch)
+    def __init__(
+        self,
+        world: RankContext,
+        model: str,
+        batch: int,
+        *,
+        optimizer: str = "sgd",
+        precision: Precision = "fp32",
+        length: int = LENGTH,
+    ) -> None:
+        self._batch = batch_of(model, batch, seed=world.rank, length=length)
         self.framework = PyTorch.join(world, seed=1, deterministic=False)
-        build(self.framework, model, batch)
+        build(self.framework, model, batch, optimizer=optimizer, precision=precision, length=length)
 
     def train(self, steps: int) -> None:
         for _ in range(steps):
-            self.framework.step(self._images, self._labels)
+            self.framework.step(*self._batch)
 
 
 class Saver(TimedCheckpointer):

@@ -16,7 +16,7 @@ from ckptbench.checkpoints.pieces import pieces_in
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.frameworks.pytorch import MOMENTUM, PyTorch
+from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.position import Position
 from ckptbench.strategies import image as images
@@ -66,7 +66,7 @@ def _change(framework: Any, how: dict[str, Any]) -> None:
         optimizer = framework.optimizer
         framework.optimizer = type(optimizer)(framework.module.parameters(), **optimizer.defaults)
     for parameter in framework.module.parameters():
-        framework.optimizer.state[parameter][MOMENTUM] = torch.zeros_like(parameter)
+        framework.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     strided = [tensor for _, tensor in framework._parameters() if not tensor.is_contiguous()]
     assert bool(strided) == ("memory_format" in how)
 

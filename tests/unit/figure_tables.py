@@ -128,6 +128,8 @@ class Study:
                                 "ranks": ranks,
                                 "batch_size": self.batch_size,
                                 "epochs": self.epochs,
+                                "optimizer": "sgd",
+                                "precision": "fp32",
                                 "deterministic": deterministic,
                                 "accelerator": "cuda" if on == "gpu" else "cpu",
                                 "measured_on": on,

@@ -115,6 +115,8 @@ class Shape:
                 "ranks": ranks,
                 "batch_size": BATCH_SIZE,
                 "epochs": self.epochs,
+                "optimizer": "sgd",
+                "precision": "fp32",
                 "deterministic": deterministic,
                 "accelerator": "cpu",
                 "measured_on": "cpu",

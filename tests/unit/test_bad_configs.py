@@ -59,7 +59,7 @@ BAD = {
     "matrix: {history: killed_thrice}": "matrix.history[0] is 'killed_thrice': it is one of faults: write faults: killed_thrice",
     "include: [{history: {exponential: {mean_s: 30}}}]": "include[0].history[0] is {'exponential': {'mean_s': 30}}: it is one of faults: write faults: exponential",
     "matrix: {history: killed}": "matrix.history[0] is 'killed': it should be 'whole' or 'again'",
-    "matrix: {dataset: imagenet}": "matrix.dataset[0] is 'imagenet': it should be 'cifar10', 'digits', 'nt3' or 'synthetic'",
+    "matrix: {dataset: imagenet}": "matrix.dataset[0] is 'imagenet': it should be 'cifar10', 'digits', 'nt3', 'synthetic' or 'text'",
     "matrix: {strategy: deepfrozen}": "matrix.strategy[0] is 'deepfrozen': use native, sharded, async, ",
     "matrix: {strategy: {sharded: 3}}": "matrix.strategy[0] is {'sharded': 3}: use native, ",
     "matrix: {strategy: {native: {}, sharded: {}}}": "matrix.strategy[0] is {'native': {}, 'sharded': {}}: use native, ",

@@ -47,6 +47,36 @@ def test_every_field_that_is_not_usual_shows_in_the_id(monkeypatch: pytest.Monke
     )
 
 
+def test_optimizer_and_precision_show_where_they_are_not_the_first_ones() -> None:
+    chosen = cell(model="gpt2", dataset="text", optimizer="adamw", precision="bf16")
+    assert chosen.id == "pytorch-gpt2-text-r2-b8-n3-adamw-bf16-torch_save-e1-rep0"
+    assert (chosen.baseline.optimizer, chosen.baseline.precision) == ("adamw", "bf16")
+    assert Cell.from_json(json.loads(json.dumps(chosen.to_json()))) == chosen
+
+
+def test_a_cell_of_before_there_were_optimizers_is_the_same_one() -> None:
+    """Its manifest, its checkpoints and its folder stay valid."""
+    before = cell().to_json()
+    assert not {"optimizer", "precision"} & set(before)
+    assert Cell.from_json(before) == cell(optimizer="sgd", precision="fp32")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"optimizer": "adamw"}, "chainer has not optimizer adamw: use it with pytorch"),
+        ({"precision": "bf16"}, "chainer has not precision bf16: use it with pytorch"),
+        (
+            {"model": "gpt_baby"},
+            "chainer has not the layers of models that learn from tokens: use it with pytorch",
+        ),
+    ],
+)
+def test_a_framework_says_by_name_what_it_has_not(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        cell(framework="chainer", format="npz", **fields)
+
+
 def test_formats_share_a_baseline() -> None:
     assert cell(format="safetensors").baseline == cell(format="torch_save").baseline
 

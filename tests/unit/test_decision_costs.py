@@ -26,6 +26,8 @@ SYSTEM: dict[str, Any] = {
     "ranks": 2,
     "batch_size": 16,
     "epochs": 2,
+    "optimizer": "sgd",
+    "precision": "fp32",
     "deterministic": False,
     "accelerator": "cpu",
     "measured_on": "cpu",

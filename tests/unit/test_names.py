@@ -257,7 +257,17 @@ def test_registered_names_make_names_that_cannot_be_confused() -> None:
     ]
     for name in itertools.chain(*several):
         assert re.fullmatch("[A-Za-z0-9_.]+", name)
-    optional = [*FAULTS, *HISTORIES, *RECOVERIES, "deterministic", "cuda", "warm", "cold"]
+    optional = [
+        *FAULTS,
+        *HISTORIES,
+        *RECOVERIES,
+        "adamw",
+        "bf16",
+        "deterministic",
+        "cuda",
+        "warm",
+        "cold",
+    ]
     assert len(set(optional)) == len(optional)
 
 

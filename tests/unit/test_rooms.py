@@ -126,5 +126,9 @@ def test_a_plugin_knows_no_other_of_its_room(module: str) -> None:
 def test_the_plugins_of_today_are_found() -> None:
     """Or the tests above would check nothing."""
     found = [name for name in modules("frameworks") if is_plugin(name)]
-    assert {"frameworks.chainer", "frameworks.horovod.ranks", "frameworks.pytorch"} <= set(found)
-    assert "torch" in libraries("frameworks.pytorch")
+    assert {
+        "frameworks.chainer",
+        "frameworks.horovod.ranks",
+        "frameworks.pytorch.framework",
+    } <= set(found)
+    assert "torch" in libraries("frameworks.pytorch.framework")

@@ -13,16 +13,16 @@ from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.memory import available_memory, free_shared_memory
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
-from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, STRATEGIES
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, SLOTS, STRATEGIES
 from ckptbench.runs.plan import Plan
 
 FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30
 """Resident size of a rank before its network, rounded up: 0.3 GiB (Chainer) to 0.9 GiB (TensorFlow)."""
-PARAMETER_COPIES = 6
-"""Weights, gradients, momentum, the buffer that averages gradients, the initial weights, and one while a format writes."""
-PROOF_COPIES = 4
-"""More copies for a resume proof: weights and momentum are copied to be digested, and again to be written."""
+PARAMETER_COPIES = 5
+"""Weights, gradients, the buffer that averages gradients, the initial weights, and one while a format writes; then the slots."""
+PROOF_COPIES = 2
+"""More copies for a resume proof: weights and slots are copied to be digested, and again to be written."""
 ACTIVATION_COPIES = 2
 """Each layer's output and its gradient."""
 UNFOLDED_COPIES = 2
@@ -36,7 +36,8 @@ FORMAT_MARGIN = 1.1
 def needed_memory(plan: Plan, ranks: int) -> int:
     """Bytes of memory that this number of ranks needs together, estimated from above."""
     activations = plan.sizes.activations * plan.cell.batch_size
-    copies = PARAMETER_COPIES + (PROOF_COPIES if plan.training.proof else 0)
+    slots = SLOTS[plan.cell.optimizer]
+    copies = PARAMETER_COPIES + slots + (PROOF_COPIES * (1 + slots) if plan.training.proof else 0)
     floats = copies * plan.sizes.parameters + ACTIVATION_COPIES * activations
     if FRAMEWORKS[plan.cell.framework].unfolds:
         floats += UNFOLDED_COPIES * plan.sizes.unfolded * plan.cell.batch_size
@@ -51,8 +52,13 @@ def needed_disk(plan: Plan, keep: int | None = None) -> int:
     if plan.cell.is_baseline:
         return 0
     kept = plan.training.keep_during_run if keep is None else keep
-    state = FLOAT_BYTES * (2 * plan.sizes.parameters + plan.cell.ranks * plan.sizes.buffers)
+    state = _updated_bytes(plan) + FLOAT_BYTES * plan.cell.ranks * plan.sizes.buffers
     return int((kept + 1) * state * FORMAT_MARGIN)
+
+
+def _updated_bytes(plan: Plan) -> int:
+    """Bytes of the parameters and the optimizer's slots."""
+    return FLOAT_BYTES * (1 + SLOTS[plan.cell.optimizer]) * plan.sizes.parameters
 
 
 def needed_shared_memory(plan: Plan, ranks: int) -> int:
@@ -62,7 +68,7 @@ def needed_shared_memory(plan: Plan, ranks: int) -> int:
     name, and is none of it; versions of the level `memory` are counted by `check_levels`.
     """
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec" and ranks > 1
-    state = FLOAT_BYTES * (2 * plan.sizes.parameters + plan.sizes.buffers)
+    state = _updated_bytes(plan) + FLOAT_BYTES * plan.sizes.buffers
     return ranks * speaks_mpi * MPI_BYTES + _shared_copies(plan, ranks) * int(state * FORMAT_MARGIN)
 
 

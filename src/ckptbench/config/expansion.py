@@ -113,7 +113,18 @@ def product_of(config: StudyConfig) -> list[Cell]:
     cells, impossible = _possible(config, axes)
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
-    for axis in ("model", "format", "strategy", "history", "faults", "recovery", "omit", "cache"):
+    for axis in (
+        "model",
+        "optimizer",
+        "precision",
+        "format",
+        "strategy",
+        "history",
+        "faults",
+        "recovery",
+        "omit",
+        "cache",
+    ):
         held = {getattr(cell, axis) for cell in cells} | {"default"}
         for index, value in enumerate(axes[axis]):
             if value not in held:

@@ -15,8 +15,8 @@ from ckptbench.config.study import StudyConfig
 from ckptbench.data.dataset import DESCRIPTION
 from ckptbench.data.sources.source import Source
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network
-from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network, Shape
+from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import NOTHING
 from ckptbench.matrix.training import steps_per_epoch
 from ckptbench.runs.schedule import kills_of
@@ -24,17 +24,17 @@ from ckptbench.runs.schedule import kills_of
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
 """Parts of the state that matter only to a network with this layer."""
 ANY_IMAGE = (224, 224, 3)
-"""Images that every model takes."""
+"""Images that every model of images takes."""
 
 
 @functools.cache
-def _network(model: str, image: tuple[int, int, int]) -> Network:
-    """The model for these images. The number of classes does not matter here."""
-    return ARCHITECTURES[model](image, 2)
+def _network(model: str, input: Shape) -> Network:
+    """The model for these inputs. The number of classes does not matter here."""
+    return network_of(model, input, 2)
 
 
 def check_image(cell: Cell, config: StudyConfig) -> None:
-    """Raises ConfigError where the model does not take the images of the dataset."""
+    """Raises ConfigError where the model does not take the images or tokens of the dataset."""
     try:
         _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
     except DataError as error:
@@ -64,7 +64,7 @@ def check_omission(cell: Cell, config: StudyConfig) -> None:
         raise ConfigError(
             f"omit {cell.omit} needs deterministic: true: in the default mode the bits may part all the same"
         )
-    if cell.omit == "momentum" and config.training.momentum == 0:
+    if cell.omit == "momentum" and cell.optimizer == "sgd" and config.training.momentum == 0:
         raise ConfigError("training.momentum is 0: a restart without momentum shows nothing")
     layer = LAYERS.get(cell.omit)
     if layer is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
@@ -44,6 +44,8 @@ from ckptbench.matrix.registry import (
     STRATEGIES,
     UNDISTURBED,
     WHOLE,
+    Optimizer,
+    Precision,
     formats_of,
 )
 from ckptbench.matrix.training import Training
@@ -72,6 +74,8 @@ FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
 DatasetName = Annotated[str, OneOf(tuple(DATASETS))]
+OptimizerName = Annotated[str, OneOf(get_args(Optimizer))]
+PrecisionName = Annotated[str, OneOf(get_args(Precision))]
 FORMATS = dict.fromkeys(
     format
     for framework in FRAMEWORKS
@@ -105,6 +109,10 @@ class Matrix(Section):
     """Samples per rank and step. A step of the run uses `ranks` times as many."""
     epochs: Sweep[Count] = Field(default=[3])
     """Epochs of each run."""
+    optimizer: Sweep[OptimizerName] = Field(default=["sgd"])
+    """SGD with momentum, or AdamW (β₁ 0.9, β₂ 0.95), which has two moments of every parameter."""
+    precision: Sweep[PrecisionName] = Field(default=["fp32"])
+    """`bf16`: products in bfloat16 (automatic mixed precision); parameters and optimizer stay in float32."""
     strategy: Sweep[StrategySpec] = Field(default=[NATIVE.name], validate_default=True)
     """Who writes what of a checkpoint: a name, or one with options as in `{name: {option: value}}`."""
     format: Sweep[FormatName] = Field(default=["default"])
@@ -141,6 +149,8 @@ class Selection(Section):
     ranks: Sweep[Count] | None = None
     batch_size: Sweep[Count] | None = None
     epochs: Sweep[Count] | None = None
+    optimizer: Sweep[OptimizerName] | None = None
+    precision: Sweep[PrecisionName] | None = None
     strategy: Sweep[StrategySpec] | None = None
     format: Sweep[FormatName] | None = None
     interval: Sweep[IntervalText] | None = None
@@ -158,11 +168,11 @@ class TrainingSection(Section):
     seed: Seed = 1
     """Repeat r uses `seed` + r, and so does its baseline."""
     learning_rate: Annotated[float, number(above=0, maximum=LARGEST_NUMBER)] = 0.01
-    """Learning rate of SGD with momentum, not scaled with `ranks`."""
+    """Learning rate, not scaled with `ranks`. AdamW needs a smaller one: 0.001."""
     momentum: Annotated[float, number(minimum=0, below=1)] = 0.9
-    """Momentum of the optimizer."""
+    """Momentum of SGD."""
     weight_decay: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
-    """L2 penalty: this times the parameter is added to its gradient."""
+    """SGD adds this times the parameter to its gradient. AdamW decays by it, but no bias and no norm."""
     steps_per_epoch: Annotated[int | None, whole(1, LARGEST_NUMBER)] = None
     """Most steps of an epoch. Without: all whole batches of all ranks."""
     test_samples: Annotated[int | None, whole(0, 10**9)] = None

@@ -1,8 +1,9 @@
 """Prepared datasets, opened as memory-mapped arrays.
 
-A prepared dataset is a folder with four `.npy` files and `dataset.json`. The files hold images, uint8 or float32 (n,
-height, width, channels), and labels, int64 (n,), of the training and the test set. `dataset.json` is written last: a
-folder without it is not a dataset.
+A prepared dataset is a folder with four `.npy` files and `dataset.json`. The files hold the inputs and labels of the
+training and the test set. Inputs are images, uint8 or float32 (n, height, width, channels), with labels int64 (n,), or
+tokens, uint16 (n, length), with the token that follows each of them as its label, uint16 (n, length). `dataset.json` is
+written last: a folder without it is not a dataset.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ REMEDY = f"remove {DESCRIPTION} of this dataset and run the study again, which p
 DESCRIBED = ("name", "image_shape", "classes", "files")
 """What identifies a dataset in its description."""
 
+TOKEN = np.uint16
+"""The type in which tokens are stored, as in nanoGPT's `.bin` files."""
+Inputs = NDArray[np.float32] | NDArray[np.int64]
+"""Images, float32 (n, height, width, channels), or tokens, int64 (n, length)."""
+
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, ...] = ("train", "test")
 
@@ -37,13 +43,14 @@ class Dataset:
     """A prepared dataset; its arrays stay on disk until samples are read."""
 
     name: str
-    image_shape: tuple[int, int, int]
-    """(height, width, channels)."""
+    image_shape: tuple[int, ...]
+    """(height, width, channels); of tokens (length,)."""
     classes: int
-    train_images: NDArray[np.uint8] | NDArray[np.float32]
-    train_labels: NDArray[np.int64]
-    test_images: NDArray[np.uint8] | NDArray[np.float32]
-    test_labels: NDArray[np.int64]
+    """Kinds of labels; of tokens the vocabulary."""
+    train_images: NDArray[Any]
+    train_labels: NDArray[Any]
+    test_images: NDArray[Any]
+    test_labels: NDArray[Any]
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -62,14 +69,17 @@ class Dataset:
 
     def batch(
         self, split: Split, indices: NDArray[np.int64] | range
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Images (n, height, width, channels) and labels (n,). A uint8 pixel p becomes p / 127.5 - 1, in [-1, 1].
+    ) -> tuple[Inputs, NDArray[np.int64]]:
+        """Images (n, height, width, channels) and labels (n,), or tokens and labels (n, length). A uint8 pixel p becomes
+        p / 127.5 - 1, in [-1, 1].
 
         That scale is a constant and not a statistic of the dataset, so it needs no pass over the data. Float32 values
         were scaled when the dataset was prepared.
         """
         images, labels = getattr(self, f"{split}_images"), getattr(self, f"{split}_labels")
         positions = np.asarray(indices, np.int64)
+        if images.dtype == TOKEN:
+            return images[positions].astype(np.int64), labels[positions].astype(np.int64)
         chosen = images[positions].astype(np.float32)
         if images.dtype == np.uint8:
             chosen /= np.float32(127.5)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data.dataset import Dataset
+from ckptbench.data.dataset import Dataset, Inputs
 
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
@@ -94,8 +94,8 @@ class Reader:
             samples = len(self._dataset.train_labels)
             self._epoch, self._order = epoch, epoch_order(self._seed, epoch, samples)
 
-    def batch(self, step: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Images and labels of the run's step `step` (from 0)."""
+    def batch(self, step: int) -> tuple[Inputs, NDArray[np.int64]]:
+        """Inputs and labels of the run's step `step` (from 0)."""
         self.prepare(step)
         indices = rank_batch(self._order, self.position(step)[1], self.share, self._global_batch)
         return self._dataset.batch("train", indices)

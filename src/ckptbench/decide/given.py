@@ -185,6 +185,8 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
         "ranks": given.gpus,
         "batch_size": 0,
         "epochs": 0,
+        "optimizer": "",
+        "precision": "",
         "deterministic": False,
         "accelerator": GIVEN,
         "measured_on": GIVEN,

@@ -22,7 +22,16 @@ from numpy.typing import NDArray
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.shared_memory import MPICH, forget_names, named_segments, remove_unused
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import (
+    Arrays,
+    Format,
+    Framework,
+    Optimizer,
+    Sgd,
+    Tensor,
+    left_out,
+)
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks.layers import (
@@ -43,6 +52,7 @@ from ckptbench.matrix.networks.layers import (
     ReLU,
     Residual,
 )
+from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 _ATTRIBUTES = {
@@ -239,7 +249,16 @@ class Chainer(Framework):
             remove_unused(named_segments(MPICH, older_than_s=LEFT_BEHIND_SECONDS))
         return framework
 
-    def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
+    def build(
+        self,
+        network: Network,
+        weights: Arrays,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        precision: Precision = "fp32",
+    ) -> None:
+        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
         self._network = network
         self._model = _Model(network, weights)
         self._model.to_device(self._device)
@@ -266,8 +285,8 @@ class Chainer(Framework):
         parallel.is_changed(self._model)
         return parallel
 
-    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
-        outputs, labels = self._model(self._channels_first(images)), self._device.send(labels)
+    def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
+        outputs, labels = self._model(self._channels_first(inputs)), self._device.send(labels)
         loss, *of_heads = [functions.softmax_cross_entropy(each, labels) for each in outputs]
         minimized = loss
         for weight, of_head in zip(self._network.auxiliary_weights, of_heads, strict=True):
@@ -282,12 +301,12 @@ class Chainer(Framework):
         # Reading the loss waits for the whole stream, the update included.
         return float(loss.array)
 
-    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            (logits,) = self._model(self._channels_first(images))
+            (logits,) = self._model(self._channels_first(inputs))
             return _to_host(logits.array)
 
-    def _channels_first(self, images: NDArray[np.float32]) -> Any:
+    def _channels_first(self, images: Inputs) -> Any:
         return self._device.send(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
     def barrier(self) -> None:

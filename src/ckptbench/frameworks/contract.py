@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from ckptbench.common.elements import copy_elements, put_elements
 from ckptbench.common.errors import CheckpointError
+from ckptbench.data.dataset import Inputs
 from ckptbench.matrix.networks.layers import Network
+from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 BLOCK_BYTES = 1 << 20
@@ -34,6 +36,27 @@ class Sgd:
     learning_rate: float
     momentum: float
     weight_decay: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamW:
+    """AdamW (Loshchilov and Hutter 2019, algorithm 2), with the moments' decay rates that GPTs are trained with (nanoGPT).
+
+    In update t, from 1: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2;
+    w = w - learning_rate * (weight_decay * w + m / (1 - beta1**t) / (sqrt(v / (1 - beta2**t)) + epsilon)).
+    `weight_decay` is 0 for the parameters that `matrix.networks.layers.is_decayed` leaves out.
+    """
+
+    learning_rate: float
+    weight_decay: float
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+
+
+Optimizer = Sgd | AdamW
+SECOND_MOMENT = ".second_moment"
+"""Behind the name of a parameter: that of its second moment. The first moment has the name that a momentum has."""
 
 
 @contextmanager
@@ -157,6 +180,12 @@ def _momenta(names: Iterable[str]) -> set[str]:
     return {f"optimizer/{name.removeprefix('model/')}" for name in names} & {*names}
 
 
+def _slots(names: Iterable[str]) -> set[str]:
+    """Those of these tensors of a framework that the optimizer has for one parameter: momenta, moments, counters."""
+    momenta = _momenta(names)
+    return {name for name in names if {name, name.rpartition(".")[0]} & momenta}
+
+
 class Framework(ABC):
     """One rank's network, optimizer and communication in one framework.
 
@@ -190,28 +219,39 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
+    def build(
+        self,
+        network: Network,
+        weights: Arrays,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        precision: Precision = "fp32",
+    ) -> None:
         """Make network and optimizer, with these initial weights, ready for steps of `batch_size` samples.
 
-        All numbers are float32. Running means begin at 0, running variances at 1. All optimizer slots exist
+        It is called only with what the framework's registry entry `offers`. All parameters and slots are float32. With
+        `bf16` products are computed in bfloat16, as the framework's automatic mixed precision does. Running means begin at 0, running variances at 1. All optimizer slots exist
         afterwards, so that a checkpoint can be loaded before the first step. Each framework decides whether its running
         variances follow the biased or the unbiased variance of a batch; its class says which.
         """
 
     @abstractmethod
-    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
         """One data-parallel step: forward, backward, gradients averaged over all ranks, update.
 
-        `images` has shape (batch_size, height, width, channels), `labels` (batch_size,). It minimizes the mean softmax
-        cross-entropy of the network's logits, plus those of its auxiliary heads times their weights. Returns the first
-        of these, of this rank and before the update. Returns when the device has finished.
+        `inputs` are images, shape (batch_size, height, width, channels), with labels (batch_size,), or tokens with
+        labels, both of shape (batch_size, length). It minimizes the mean softmax cross-entropy of the network's logits,
+        plus those of its auxiliary heads times their weights. Returns the first of these, of this rank and before the
+        update. Returns when the device has finished.
         """
 
     @abstractmethod
-    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The network's logits, shape (n, classes), in evaluation mode: with running statistics and without dropout.
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        """The network's logits, in evaluation mode: with running statistics and without dropout.
 
-        `images` has shape (n, height, width, channels) with any n from 1. Communicates with no other rank.
+        `inputs` are as in `step`, with any n from 1. The shape is (n, classes), of tokens (n, length, classes).
+        Communicates with no other rank.
         """
 
     @abstractmethod
@@ -232,16 +272,17 @@ class Framework(ABC):
         """A copy of every tensor that a checkpoint's format holds, as host arrays.
 
         Keys: `model/<name>` for each of `Network.parameters()` and `Network.buffers()`, in their layouts, and
-        `optimizer/<name>` for the momentum of each parameter, in the same layout. Other state of the optimizer, such as a
-        step counter, is under `optimizer/` too.
+        `optimizer/<name>` for the momentum or the first moment of each parameter, in the same layout. Behind that name
+        stands `.second_moment` for the second moment, or another word for a counter of this parameter's updates. Other
+        state of the optimizer, such as a step counter, is under `optimizer/` too.
         """
 
     def momentum_scale(self) -> float:
-        """The momenta that the framework holds, times this, are those of `Sgd`."""
+        """The momenta that the framework holds, times this, are those of `Sgd`; or its first moments are those of `AdamW`."""
         return 1.0
 
     def tensors(self) -> Arrays:
-        """`held` with the momenta of `Sgd`, as all frameworks have them. What is compared bit for bit is `held`: scaling rounds."""
+        """`held` with the momenta of the optimizer's description, as all frameworks have them. What is compared bit for bit is `held`: scaling rounds."""
         held = self.held()
         scale: Any = np.float32(self.momentum_scale())
         momenta = _momenta(held)
@@ -307,7 +348,7 @@ class Framework(ABC):
         if part != "momentum":
             raise ValueError(f"{type(self).__name__} has no {part} to forget")
         tensors = {tensor.name: tensor for tensor in self.state()}
-        for name in _momenta(tensors):
+        for name in _slots(tensors):
             tensors[name].write(np.zeros(tensors[name].shape, tensors[name].dtype))
 
     @abstractmethod

@@ -8,9 +8,11 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Optimizer, Sgd, Tensor
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks.layers import Network
+from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 
@@ -26,14 +28,23 @@ class NumpyFramework(Framework):
         seed_all(seed + world.rank)
         return cls()
 
-    def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
+    def build(
+        self,
+        network: Network,
+        weights: Arrays,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        precision: Precision = "fp32",
+    ) -> None:
+        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
         self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
         self.momenta = {name: np.zeros_like(array) for name, array in self.weights.items()}
         self._sgd = optimizer
 
-    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
-        inputs = _flat(images)
-        logits = self.predict(images)
+    def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
+        flat = _flat(inputs)
+        logits = self.predict(inputs)
         chances = np.exp(logits - logits.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
         rows = np.arange(len(labels))
@@ -41,7 +52,7 @@ class NumpyFramework(Framework):
         chances[rows, labels] -= 1
         error = (chances / len(labels)).astype(np.float32)
         noise = np.float32(1e-3) * np.random.standard_normal(error.shape[1]).astype(np.float32)
-        gradients = {"head.kernel": error.T @ inputs, "head.bias": error.sum(0) + noise}
+        gradients = {"head.kernel": error.T @ flat, "head.bias": error.sum(0) + noise}
         if self.before_update is not None:
             self.before_update()
         self._update(gradients)
@@ -54,9 +65,9 @@ class NumpyFramework(Framework):
             self.momenta[name] = np.float32(sgd.momentum) * self.momenta[name] + decayed
             self.weights[name] -= np.float32(sgd.learning_rate) * self.momenta[name]
 
-    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         logits: NDArray[np.float32] = (
-            _flat(images) @ self.weights["head.kernel"].T + self.weights["head.bias"]
+            _flat(inputs) @ self.weights["head.kernel"].T + self.weights["head.bias"]
         )
         return logits
 
@@ -103,9 +114,9 @@ class NumpyFramework(Framework):
         """Nothing is open."""
 
 
-def _flat(images: NDArray[np.float32]) -> NDArray[np.float32]:
+def _flat(images: Inputs) -> NDArray[np.float32]:
     """Channels first, as Flatten says."""
-    return images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+    return images.astype(np.float32).transpose(0, 3, 1, 2).reshape(len(images), -1)
 
 
 def _save(framework: NumpyFramework, path: Path) -> None:

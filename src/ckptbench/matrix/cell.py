@@ -10,8 +10,10 @@ from typing import Any, Literal, Self
 from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.levels import levels_of
+from ckptbench.matrix.networks.models import READ_TOKENS
 from ckptbench.matrix.plugin_spec import Entry, PluginSpec
 from ckptbench.matrix.registry import (
+    BEYOND,
     FAULTS,
     FRAMEWORKS,
     HISTORIES,
@@ -25,6 +27,8 @@ from ckptbench.matrix.registry import (
     STRATEGIES,
     UNDISTURBED,
     WHOLE,
+    Optimizer,
+    Precision,
     formats_of,
     undisturbed_recovery,
 )
@@ -37,6 +41,8 @@ SPECS: Mapping[str, Mapping[str, Entry]] = {
     "recovery": RECOVERIES,
 }
 """The fields that are specs, with their registries."""
+CHOSEN_LATER = {"optimizer": "sgd", "precision": "fp32"}
+"""Fields that cells once did not have, with the value that all of them had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -52,6 +58,9 @@ class Cell:
     epochs: int
     format: str
     interval: Interval
+    optimizer: Optimizer = "sgd"
+    precision: Precision = "fp32"
+    """`bf16`: products are computed in bfloat16, and parameters stay in float32."""
     strategy: PluginSpec = NATIVE
     deterministic: bool = False
     accelerator: Accelerator = "cpu"
@@ -82,6 +91,12 @@ class Cell:
         """What makes a combination of values impossible, with the words of the error."""
         strategy, recovery = STRATEGIES[self.strategy.name], RECOVERIES[self.recovery.name]
         formats = formats_of(self.framework, self.strategy.name)
+        learns_from = "tokens" if self.model in READ_TOKENS else "images"
+        for wanted in (self.optimizer, self.precision, learns_from):
+            yield (
+                wanted in BEYOND and wanted not in FRAMEWORKS[self.framework].offers,
+                f"{self.framework} has not {BEYOND.get(wanted)}: use it with {_offering(wanted)}",
+            )
         yield (
             recovery.own_environment and self.accelerator != "cpu",
             f"recovery {self.recovery.name} has no environment for accelerator {self.accelerator}: use accelerator cpu, or "
@@ -179,6 +194,8 @@ class Cell:
             f"r{self.ranks}",
             f"b{self.batch_size}",
             f"n{self.epochs}",
+            *([self.optimizer] if self.optimizer != "sgd" else []),
+            *([self.precision] if self.precision != "fp32" else []),
             *([str(self.strategy)] if self.strategy != NATIVE else []),
             *([self.format] if self.format != NO_FORMAT else []),
             str(self.interval),
@@ -230,7 +247,11 @@ class Cell:
         return packages if self.accelerator == "cpu" else f"{packages}-{self.accelerator}"
 
     def to_json(self) -> dict[str, Any]:
+        """Without `optimizer` and `precision` where they are the default: results of before there was a choice stay valid."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, default in CHOSEN_LATER.items():
+            if fields[name] == default:
+                del fields[name]
         specs = {kind: fields[kind].to_json() for kind in SPECS}
         return {**fields, **specs, "interval": str(self.interval)}
 
@@ -238,6 +259,10 @@ class Cell:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         specs = {kind: PluginSpec.from_json(fields[kind]) for kind in SPECS}
         return cls(**{**fields, **specs, "interval": Interval.parse(fields["interval"])})
+
+
+def _offering(what: str) -> str:
+    return ", ".join(name for name, entry in FRAMEWORKS.items() if what in entry.offers)
 
 
 def _check_name(kind: str, name: str, registry: Collection[str]) -> None:

@@ -40,6 +40,8 @@ class FrameworkEntry:
     recipe: str | None = None
     """What compiles a part of its environment: a file of the repository. A change of the file makes the environment
     anew. None: every package of the lock is installed as it is."""
+    offers: tuple[str, ...] = ()
+    """What it has beyond SGD in fp32 on images: members of BEYOND."""
     unfolds: bool = False
     """Whether its convolutions on CPU copy every window of their input (im2col), which takes memory."""
     label: str | None = None
@@ -54,6 +56,16 @@ class FrameworkEntry:
         return self.recipe is not None
 
 
+Optimizer = Literal["sgd", "adamw"]
+Precision = Literal["fp32", "bf16"]
+SLOTS: Mapping[Optimizer, int] = {"sgd": 1, "adamw": 2}
+"""How many numbers each optimizer keeps of a parameter: its momentum, or its first and second moment."""
+BEYOND = {
+    "adamw": "optimizer adamw",
+    "bf16": "precision bf16",
+    "tokens": "the layers of models that learn from tokens",
+}
+"""What a framework may have or not, with the words of errors."""
 HOROVOD_RECIPE = "src/ckptbench/environments/horovod.py"
 
 # Colours of Okabe and Ito's palette (Color Universal Design, 2008), which colour-blind readers can tell apart.
@@ -74,6 +86,7 @@ FRAMEWORKS = Registry(
             formats=("torch_save", "safetensors", "hdf5"),
             # No `statistics`: before every forward pass DistributedDataParallel sends those of rank 0 to all ranks.
             omissions=("position", "momentum", "random"),
+            offers=("adamw", "bf16", "tokens"),
             label="PyTorch",
             color="#0072B2",
             marker="s",
@@ -90,6 +103,7 @@ FRAMEWORKS = Registry(
             location="ckptbench.frameworks.horovod.pytorch:HorovodPyTorch",
             formats=("torch_save", "safetensors", "hdf5"),
             omissions=("position", "momentum", "random", "statistics"),
+            offers=("adamw", "bf16", "tokens"),
             recipe=HOROVOD_RECIPE,
             label="Horovod (PyTorch)",
             color="#56B4E9",

@@ -56,6 +56,8 @@ class Named:
             "ranks": max(run.measures.ranks, 1),
             "batch_size": 0,
             "epochs": 0,
+            "optimizer": "",
+            "precision": "",
             "deterministic": False,
             "accelerator": "cuda" if measured_on == "gpu" else "cpu",
             "measured_on": measured_on,

@@ -15,10 +15,11 @@ from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
-from ckptbench.frameworks.contract import Framework, Sgd
+from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd
+from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import RECOVERIES
-from ckptbench.matrix.training import steps_per_epoch
+from ckptbench.matrix.training import Training, steps_per_epoch
 from ckptbench.runs.events import Epoch, Membership, Pause, Phase, Regroup, Stop
 from ckptbench.runs.footprints import Footprints
 from ckptbench.runs.layout import final_path
@@ -142,16 +143,13 @@ class Trainer:
         network = network_of(
             self._plan.cell.model, self._dataset.image_shape, self._dataset.classes
         )
-        training = self._plan.training
+        cell = self._plan.cell
         self._framework.build(
             network,
             dict(network.initial_weights(self._plan.seed)),
-            Sgd(
-                learning_rate=training.learning_rate,
-                momentum=training.momentum,
-                weight_decay=training.weight_decay,
-            ),
-            self._plan.cell.batch_size,
+            _optimizer(cell, self._plan.training),
+            cell.batch_size,
+            precision=cell.precision,
         )
         self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
@@ -395,3 +393,10 @@ class Trainer:
         )
         if len(shard):
             self._recorder.write(evaluate(self._framework, self._dataset, shard, epoch))
+
+
+def _optimizer(cell: Cell, training: Training) -> Optimizer:
+    rates = {"learning_rate": training.learning_rate, "weight_decay": training.weight_decay}
+    if cell.optimizer == "adamw":
+        return AdamW(**rates)
+    return Sgd(**rates, momentum=training.momentum)

@@ -14,6 +14,7 @@ from ckptbench.analysis.collect.run_folder import INCONSISTENT, Run, consistent_
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATEGY_COLUMNS
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.cell import CHOSEN_LATER
 from ckptbench.matrix.levels import SHARED, copies_of, levels_of
 from ckptbench.matrix.registry import STRATEGIES
 
@@ -129,6 +130,7 @@ def _row(run: Run) -> dict[str, Any]:
     manifest, host = run.manifest, run.manifest["host"]
     return {
         "run": run.cell.id,
+        **CHOSEN_LATER,
         **run.cell.to_json(),
         "strategy": run.cell.strategy.label,
         "reference": run.cell.reference.id,

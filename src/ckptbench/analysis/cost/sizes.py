@@ -13,12 +13,12 @@ from ckptbench.analysis.tables.grouping import groups
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.registry import WHOLE
 
-SIZES_KEY = ("framework", "model", "dataset", "ranks", "strategy", "format")
+SIZES_KEY = ("framework", "model", "dataset", "ranks", "optimizer", "strategy", "format")
 
 
 SIZES = Table(
     "sizes",
-    "One row a framework, model, dataset, ranks, strategy and format, over all versions at the level `shared`.",
+    "One row a framework, model, dataset, ranks, optimizer, strategy and format, over all versions at the level `shared`.",
     SIZES_KEY,
     (
         *(column for column in SETUP_COLUMNS if column.name in SIZES_KEY),

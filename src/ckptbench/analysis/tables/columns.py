@@ -20,6 +20,8 @@ SYSTEM_COLUMNS = (
     Column("ranks", "integer", "1", "training processes"),
     Column("batch_size", "integer", "samples", "per rank and step"),
     Column("epochs", "integer", "1", "of the whole run"),
+    Column("optimizer", "text", "", "sgd or adamw"),
+    Column("precision", "text", "", "of products: fp32 or bf16"),
     Column("deterministic", "flag", "", "whether the framework's deterministic mode was on"),
     Column("accelerator", "text", "", "what the cell asks for: cpu or cuda"),
     Column("measured_on", "text", "", "what computed in fact: cpu or gpu"),

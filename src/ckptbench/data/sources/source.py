@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ckptbench.data.dataset import Split
 
-Block = tuple[NDArray[np.uint8] | NDArray[np.float32], NDArray[np.int64]]
-"""Images (n, height, width, channels) and labels (n,)."""
+Block = tuple[NDArray[Any], NDArray[Any]]
+"""Images (n, height, width, channels) and labels (n,), or tokens (n, length) and the tokens that follow them (n, length)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +24,10 @@ class Content:
 
     source: str
     """Where the samples come from."""
-    image_shape: tuple[int, int, int]
-    """(height, width, channels)."""
-    image_dtype: type[np.uint8] | type[np.float32] = np.uint8
-    """uint8 for pixels, which `Dataset.batch` scales; float32 for values that it hands on as they are."""
+    image_shape: tuple[int, ...]
+    """(height, width, channels); of tokens (length,)."""
+    image_dtype: type[np.uint8] | type[np.float32] | type[np.uint16] = np.uint8
+    """uint8 for pixels, which `Dataset.batch` scales; float32 for values that it hands on as they are; uint16 for tokens."""
     classes: int
     samples: Mapping[Split, int]
     blocks: Mapping[Split, Iterable[Block]]
@@ -52,8 +52,8 @@ class Source(ABC):
         return None
 
     @property
-    def image_shape(self) -> tuple[int, int, int] | None:
-        """(height, width, channels). None if they are not known before the dataset is made."""
+    def image_shape(self) -> tuple[int, ...] | None:
+        """(height, width, channels); of tokens (length,). None if it is not known before the dataset is made."""
         return None
 
     def missing(self, is_made: bool) -> tuple[str, str] | None:

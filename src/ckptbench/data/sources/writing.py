@@ -15,7 +15,7 @@ from ckptbench.common.errors import DataError
 from ckptbench.common.files import write_json
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import remove_or_warn
-from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS
+from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, TOKEN
 from ckptbench.data.sources.source import Content
 
 
@@ -65,7 +65,12 @@ def _write_partials(folder: Path, content: Content) -> dict[str, dict[str, Any]]
         ):
             shape = (samples, *content.image_shape)
             images = _ArrayWriter(images_file, shape, content.image_dtype)
-            labels = _ArrayWriter(labels_file, (samples,), np.int64)
+            of_tokens = content.image_dtype is TOKEN
+            labels = (
+                _ArrayWriter(labels_file, shape, TOKEN)
+                if of_tokens
+                else _ArrayWriter(labels_file, (samples,), np.int64)
+            )
             for block_images, block_labels in content.blocks[split]:
                 images.append(block_images)
                 labels.append(block_labels)

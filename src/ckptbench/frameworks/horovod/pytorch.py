@@ -12,7 +12,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.elastic import TorchState
 from torch import nn
 
-from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.contract import Optimizer
 from ckptbench.frameworks.horovod.ranks import OverHorovod
 from ckptbench.frameworks.pytorch import PyTorch
 
@@ -26,9 +26,9 @@ class HorovodPyTorch(OverHorovod, PyTorch):
 
     horovod = hvd
 
-    def _sgd(self, settings: Sgd) -> torch.optim.SGD:
+    def _optimizer(self, settings: Optimizer) -> torch.optim.Optimizer:
         return hvd.DistributedOptimizer(
-            super()._sgd(settings), named_parameters=self.module.named_parameters()
+            super()._optimizer(settings), named_parameters=self.module.named_parameters()
         )
 
     def _wrapped(self) -> nn.Module:

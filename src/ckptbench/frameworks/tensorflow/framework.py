@@ -22,7 +22,16 @@ from keras import layers
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import (
+    Arrays,
+    Format,
+    Framework,
+    Optimizer,
+    Sgd,
+    Tensor,
+    left_out,
+)
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
 from ckptbench.frameworks.tensorflow.network import (
@@ -32,6 +41,7 @@ from ckptbench.frameworks.tensorflow.network import (
     variables_of,
 )
 from ckptbench.matrix.networks import layers as arch
+from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 
@@ -72,9 +82,16 @@ class TensorFlow(Framework):
         self.barrier()
 
     def build(
-        self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
+        self,
+        network: arch.Network,
+        weights: Arrays,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        precision: Precision = "fp32",
     ) -> None:
         """See `Framework.build`. The step is traced when it first runs, because the size of images is unknown before."""
+        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
         with self._strategy.scope():
             self.model = keras_model(network)
             self._auxiliary_weights = network.auxiliary_weights
@@ -169,14 +186,14 @@ class TensorFlow(Framework):
         share = 1 / self._world.world_size
         return [share * gradient for gradient in gradients]
 
-    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
-        loss = float(self._train(tf.constant(images), tf.constant(labels)))
+    def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
+        loss = float(self._train(tf.constant(inputs), tf.constant(labels)))
         if self._world.accelerator == "cuda":
             tf.test.experimental.sync_devices()  # the loss is known before the update has ended
         return loss
 
-    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self._predict(tf.constant(images)).numpy()
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        return self._predict(tf.constant(inputs)).numpy()
 
     def barrier(self) -> None:
         self._sum().numpy()

@@ -1,7 +1,7 @@
 """Networks described as data: layers with their shapes. Every framework builds its network from this description.
 
-The layouts are: images (height, width, channels), convolution kernels (out, in, height, width), dense kernels (out,
-in). A framework with other layouts must transpose.
+The layouts are: images (height, width, channels), tokens (length,), convolution kernels (out, in, height, width), dense
+kernels (out, in), tables of vectors (entries, width). A framework with other layouts must transpose.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 BATCH_NORM_EPSILON = 1e-5
 BATCH_NORM_DECAY = 0.9
 """running = decay * running + (1 - decay) * batch."""
+NORM_EPSILON = 1e-5
+"""Of LayerNorm and RmsNorm."""
 
 Size = int | tuple[int, int]
 """Rows and columns: one number for both, or (height, width). (20, 1) is a 1-D window of 20 rows."""
@@ -49,11 +51,80 @@ class BatchNorm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """Fully connected layer with bias."""
+    """Fully connected layer over the last axis: of features (inputs,), or of every place of a sequence (length, inputs)."""
 
     name: str
     inputs: int
     outputs: int
+    bias: bool = True
+    deviation: float | None = None
+    """Standard deviation of the initial kernel. None: He-normal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """A vector for every token: from tokens (length,) to (length, width)."""
+
+    name: str
+    vocabulary: int
+    width: int
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """Adds a learned vector for every place in a sequence (length, width), which has at most `most` places."""
+
+    name: str
+    most: int
+    width: int
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerNorm:
+    """Layer normalization (Ba et al. 2016) over the last axis, with scale and, with `bias`, shift. It uses NORM_EPSILON."""
+
+    name: str
+    width: int
+    bias: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RmsNorm:
+    """Root mean square normalization (Zhang and Sennrich 2019) over the last axis, with scale. It uses NORM_EPSILON."""
+
+    name: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Causal self-attention of `heads` heads (Vaswani et al. 2017, eq. 1), without parameters.
+
+    The input is (length, 3 * width): queries, keys and values side by side, in each the heads side by side. The output
+    is (length, width). `rotary` is the base of rotary positions (Su et al. 2021); None: there are none.
+    """
+
+    heads: int
+    rotary: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gelu:
+    """0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), the form that GPT-2 uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwiGlu:
+    """silu(a) * b, where the input (length, 2 * width) is a beside b (Shazeer 2020); the output is (length, width)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TiedHead:
+    """Logits (length, vocabulary): products with the vectors of the layer `embedding`. It has no parameters of its own."""
+
+    embedding: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +191,11 @@ class Dropout:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """ReLU(body(x) + shortcut(x)); an empty shortcut is the identity."""
+    """ReLU(body(x) + shortcut(x)), without ReLU unless `relu`; an empty shortcut is the identity."""
 
     body: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
+    relu: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +205,8 @@ class Branches:
     branches: tuple[tuple[Layer, ...], ...]
 
 
+SequenceLayer = Embedding | Positions | LayerNorm | RmsNorm | Attention | Gelu | SwiGlu | TiedHead
+"""What only networks of tokens have."""
 Layer = (
     Conv
     | BatchNorm
@@ -145,7 +219,11 @@ Layer = (
     | Dropout
     | Residual
     | Branches
+    | SequenceLayer
 )
+
+Shape = tuple[int, ...]
+"""Of one input: (height, width, channels) of an image, (length,) of tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +239,7 @@ class AuxiliaryHead:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A stack of layers from images to logits, which may have auxiliary heads on its way."""
+    """A stack of layers from images or tokens to logits. It may have auxiliary heads on its way."""
 
     layers: tuple[Layer | AuxiliaryHead, ...]
 
@@ -175,7 +253,7 @@ class Network:
         yield from _flat(self.layers)
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """Shape by name: `<layer>.kernel`, `.bias`, and for batch norm `.scale`, `.shift`."""
+        """Shape by name: `<layer>.kernel`, `.bias`, and for norms `.scale`, `.shift`."""
         shapes: dict[str, tuple[int, ...]] = {}
         for layer in self.flat():
             match layer:
@@ -189,7 +267,16 @@ class Network:
                         shapes[f"{layer.name}.bias"] = (layer.outputs,)
                 case Dense():
                     shapes[f"{layer.name}.kernel"] = (layer.outputs, layer.inputs)
-                    shapes[f"{layer.name}.bias"] = (layer.outputs,)
+                    if layer.bias:
+                        shapes[f"{layer.name}.bias"] = (layer.outputs,)
+                case Embedding():
+                    shapes[f"{layer.name}.kernel"] = (layer.vocabulary, layer.width)
+                case Positions():
+                    shapes[f"{layer.name}.kernel"] = (layer.most, layer.width)
+                case LayerNorm() | RmsNorm():
+                    shapes[f"{layer.name}.scale"] = (layer.width,)
+                    if isinstance(layer, LayerNorm) and layer.bias:
+                        shapes[f"{layer.name}.shift"] = (layer.width,)
                 case BatchNorm():
                     shapes[f"{layer.name}.scale"] = (layer.channels,)
                     shapes[f"{layer.name}.shift"] = (layer.channels,)
@@ -212,20 +299,27 @@ class Network:
     def buffer_count(self) -> int:
         return sum(prod(shape) for shape in self.buffers().values())
 
-    def output_shape(self, image: tuple[int, int, int]) -> tuple[int, ...]:
-        """Shape of the output for one image (height, width, channels): (channels, height, width) or (features,)."""
-        return _outputs(self.layers, (image[2], *image[:2]))[-1][1]
+    def output_shape(self, input: Shape) -> tuple[int, ...]:
+        """Shape of the output for one input: (channels, height, width), (features,) or (length, features)."""
+        return _outputs(self.layers, _channels_first(input))[-1][1]
 
-    def activation_count(self, image: tuple[int, int, int]) -> int:
-        """Number of output elements of all layers for one image (height, width, channels). Backward keeps them."""
-        return sum(prod(shape) for _, shape in _outputs(self.layers, (image[2], *image[:2])))
+    def activation_count(self, input: Shape) -> int:
+        """Number of output elements of all layers for one input. Backward keeps them.
 
-    def unfolded_count(self, image: tuple[int, int, int]) -> int:
-        """Number of elements of the largest unfolded input of a convolution, for one image (height, width, channels).
+        Attention counts its scores (heads, length, length) too, which only a fused one does not keep.
+        """
+        outputs = _outputs(self.layers, _channels_first(input))
+        scores = (
+            layer.heads * shape[0] ** 2 for layer, shape in outputs if isinstance(layer, Attention)
+        )
+        return sum(prod(shape) for _, shape in outputs) + sum(scores)
+
+    def unfolded_count(self, input: Shape) -> int:
+        """Number of elements of the largest unfolded input of a convolution, for one input.
 
         The unfolded input (im2col) has every window as a row, so that the convolution is a product of matrices.
         """
-        outputs = _outputs(self.layers, (image[2], *image[:2]))
+        outputs = _outputs(self.layers, _channels_first(input))
         return max(
             (
                 layer.inputs * prod(both(layer.kernel)) * prod(shape[1:])
@@ -238,23 +332,46 @@ class Network:
     def initial_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """Float32 arrays by name, drawn from `seed`.
 
-        Kernels are He-normal (He et al. 2015, eq. 10), biases and shifts are zero, and scales are each layer's
-        `initial_scale`.
+        Kernels are He-normal (He et al. 2015, eq. 10) or normal with their layer's `deviation`. Biases and shifts are
+        zero. Scales are 1, or the layer's `initial_scale`.
         """
         random = np.random.default_rng(seed)
-        scales = {
-            f"{layer.name}.scale": layer.initial_scale
+        deviations = {
+            f"{layer.name}.kernel": layer.deviation
             for layer in self.flat()
-            if isinstance(layer, BatchNorm)
+            if isinstance(layer, Dense | Embedding | Positions) and layer.deviation is not None
+        }
+        scales = {
+            f"{layer.name}.scale": layer.initial_scale if isinstance(layer, BatchNorm) else 1.0
+            for layer in self.flat()
+            if isinstance(layer, BatchNorm | LayerNorm | RmsNorm)
         }
         weights = {}
         for name, shape in self.parameters().items():
             if name.endswith(".kernel"):
-                deviation = np.float32(np.sqrt(2 / prod(shape[1:])))
+                deviation = np.float32(deviations.get(name, np.sqrt(2 / prod(shape[1:]))))
                 weights[name] = random.standard_normal(shape, np.float32) * deviation
             else:
                 weights[name] = np.full(shape, scales.get(name, 0), np.float32)
         return weights
+
+
+def is_decayed(parameter: str) -> bool:
+    """Whether AdamW decays the parameter of this name: a kernel or a table of vectors, but no bias and nothing of a norm."""
+    return parameter.endswith(".kernel")
+
+
+def rotations(
+    length: int, width: int, base: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Cosines and sines (length, width / 2) by which rotary positions turn each head of this width.
+
+    Number i of a head's first half and number i of its second half are a pair. At place p it is turned by the angle
+    p * base**(-2 * i / width) (Su et al. 2021, eq. 15): (a, b) becomes (a * cos - b * sin, a * sin + b * cos).
+    """
+    frequencies = base ** (-np.arange(0, width, 2) / width)
+    angles = np.arange(length)[:, np.newaxis] * frequencies
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
 def _flat(layers: Iterable[Layer | AuxiliaryHead]) -> Iterator[Layer]:
@@ -270,10 +387,14 @@ def _flat(layers: Iterable[Layer | AuxiliaryHead]) -> Iterator[Layer]:
                 yield layer
 
 
+def _channels_first(input: Shape) -> Shape:
+    return (input[2], *input[:2]) if len(input) == 3 else input
+
+
 def _outputs(
     layers: Iterable[Layer | AuxiliaryHead], shape: tuple[int, ...]
 ) -> list[tuple[Layer | AuxiliaryHead, tuple[int, ...]]]:
-    """Each layer and the shape of its output: (channels, height, width) or (features,).
+    """Each layer and the shape of its output: (channels, height, width), (features,) or (length, features).
 
     An auxiliary head stands there by its layers alone.
     """
@@ -291,7 +412,9 @@ def _outputs(
             case Flatten():
                 shape = (prod(shape),)
             case Dense():
-                shape = (layer.outputs,)
+                shape = (*shape[:-1], layer.outputs)
+            case Embedding() | Attention() | SwiGlu() | TiedHead():
+                shape = (shape[0], _width(layer, shape[-1], outputs))
             case Residual():
                 inside = _outputs(layer.body, shape)
                 outputs += [*inside, *_outputs(layer.shortcut, shape)]
@@ -306,6 +429,24 @@ def _outputs(
                 continue
         outputs.append((layer, shape))
     return outputs
+
+
+def _width(
+    layer: Embedding | Attention | SwiGlu | TiedHead,
+    inputs: int,
+    before: Iterable[tuple[Layer | AuxiliaryHead, tuple[int, ...]]],
+) -> int:
+    """Of the output of a layer whose input is so wide, behind these layers and their outputs."""
+    match layer:
+        case Embedding():
+            return layer.width
+        case Attention():
+            return inputs // 3
+        case SwiGlu():
+            return inputs // 2
+        case TiedHead():
+            embeddings = {each.name: each for each, _ in before if isinstance(each, Embedding)}
+            return embeddings[layer.embedding].vocabulary
 
 
 def _windows(

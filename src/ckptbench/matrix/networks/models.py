@@ -1,8 +1,9 @@
-"""The networks of the study: ResNet-50, VGG-16, AlexNet, GoogLeNet, NT3 and small ones for tests."""
+"""The networks of images: ResNet-50, VGG-16, AlexNet, GoogLeNet, NT3 and small ones for tests; and all networks by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ckptbench.common.errors import DataError
 from ckptbench.matrix.networks.layers import (
@@ -20,11 +21,13 @@ from ckptbench.matrix.networks.layers import (
     Network,
     ReLU,
     Residual,
+    Shape,
 )
+from ckptbench.matrix.networks.transformers import gpt2, gpt2_medium, gpt_baby, llama_debug
 
-Architecture = Callable[[tuple[int, int, int], int], Network]
-"""From the image shape (height, width, channels) and the number of classes to the network. Raises DataError for images
-that the network cannot take.
+Architecture = Callable[[Any, int], Network]
+"""From the shape of an input, (height, width, channels) or (length,), and the number of classes to the network. Raises
+DataError for inputs that the network cannot take.
 """
 ARCHITECTURES: dict[str, Architecture] = {}
 """By their names in the config."""
@@ -355,7 +358,19 @@ def linear(image: tuple[int, int, int], classes: int) -> Network:
     )
 
 
-def network_of(model: str, image: tuple[int, int, int], classes: int) -> Network:
-    """The network of a cell's `model`, also of one that only the audit trains."""
-    build = linear if model == "linear" else ARCHITECTURES[model]
-    return build(image, classes)
+_OF_TOKENS = {build.__name__: build for build in (gpt2, gpt2_medium, gpt_baby, llama_debug)}
+ARCHITECTURES.update(_OF_TOKENS)
+READ_TOKENS = frozenset(_OF_TOKENS)
+"""The networks whose input is tokens. That of all others is images."""
+
+
+def network_of(model: str, input: Shape, classes: int) -> Network:
+    """The network of a cell's `model`, also of one that only the audit trains. Raises DataError where it cannot take such inputs."""
+    reads, given = (
+        "tokens" if each else "images" for each in (model in READ_TOKENS, len(input) == 1)
+    )
+    if reads != given:
+        remedy = "the dataset text" if reads == "tokens" else "a dataset of images, or gpt_baby"
+        raise DataError(f"{model} learns from {reads}, and this has {given}: use {remedy}")
+    build: Architecture = linear if model == "linear" else ARCHITECTURES[model]
+    return build(input, classes)

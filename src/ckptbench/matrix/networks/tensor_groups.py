@@ -13,6 +13,8 @@ GROUPS = ("weights", "statistics", "momentum", "counters", "random", "dropout", 
 PARAMETERS = frozenset({"kernel", "bias", "scale", "shift"})
 STATISTICS = frozenset({"mean", "variance"})
 """PARAMETERS and STATISTICS: last parts of the tensor names in `matrix.networks.layers`."""
+MOMENTS = PARAMETERS | {"second_moment"}
+"""The same of the optimizer's slots that are no counters: see `frameworks.contract.Framework.held`."""
 RANK_STATE = {"random": "random", "seed": "dropout", "position": "position"}
 """Groups by the first part of the tensor's name."""
 
@@ -27,7 +29,7 @@ def group_of(tensor: str) -> str:
         case "model" if last in STATISTICS:
             return "statistics"
         case "optimizer":
-            return "momentum" if last in PARAMETERS else "counters"
+            return "momentum" if last in MOMENTS else "counters"
         case "buffer":
             return "counters" if "num_batches" in name else "statistics"
         case _ if kind in RANK_STATE:

@@ -29,7 +29,13 @@ SUBJECTS = {
     "nt3": "NT3",
     "small_cnn": "small CNN",
     "plain_cnn": "plain CNN",
+    "gpt2": "GPT-2",
+    "gpt2_medium": "GPT-2 medium",
+    "gpt_baby": "baby GPT",
+    "llama_debug": "debug Llama",
     "cifar10": "CIFAR-10",
+    "sgd": "SGD",
+    "adamw": "AdamW",
 }
 NAMES = {**FRAMEWORK_NAMES, **FORMAT_LABELS, **SUBJECTS}
 """Labels by name. A name without a label is shown as it is, with spaces for underscores."""

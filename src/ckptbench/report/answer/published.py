@@ -25,7 +25,16 @@ from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
 
-ALIKE = ("model", "dataset", "batch_size", "epochs", "deterministic", "measured_on")
+ALIKE = (
+    "model",
+    "dataset",
+    "optimizer",
+    "precision",
+    "batch_size",
+    "epochs",
+    "deterministic",
+    "measured_on",
+)
 """Setups are compared only where they are equal in these."""
 FOUND, REFUTED, UNDECIDED, UNTESTED = "found again", "refuted", "undecided", "not tested here"
 MARKS = {FOUND: "", REFUTED: " (no)", UNDECIDED: " (?)", UNTESTED: " (?)"}

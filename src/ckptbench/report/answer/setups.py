@@ -10,7 +10,9 @@ import pandas as pd
 
 from ckptbench.report.answer import labels
 
-PANEL_COLUMNS = ("model", "dataset", "batch_size", "epochs", "deterministic", "hardware")
+PANEL_COLUMNS = (
+    "model", "dataset", "optimizer", "precision", "batch_size", "epochs", "deterministic", "hardware",
+)  # fmt: skip
 """Columns that separate panels: two rows that differ in one of them, as CPU and GPU do, are never in one panel."""
 ROW_COLUMNS = ("strategy", "format", "ranks", "interval")
 """Columns that separate the rows of a panel."""
@@ -19,11 +21,17 @@ DEPENDENT = ("dataset", "batch_size", "epochs")
 """Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
 
 UNKNOWN = {
-    *((column, "") for column in ("model", "dataset", "format")),
+    *((column, "") for column in ("model", "dataset", "optimizer", "precision", "format")),
     *((column, 0) for column in ("batch_size", "epochs", "steps_per_epoch")),
 }
 """What is not known of an own training, by its column."""
-UNSAID = {("deterministic", False), ("strategy", "native"), *UNKNOWN}
+UNSAID = {
+    ("optimizer", "sgd"),
+    ("precision", "fp32"),
+    ("deterministic", False),
+    ("strategy", "native"),
+    *UNKNOWN,
+}
 SEPARATOR = " · "
 """Between the parts of a label."""
 FACET = "facet"

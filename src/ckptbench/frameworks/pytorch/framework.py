@@ -1,10 +1,4 @@
-"""PyTorch with DistributedDataParallel: gloo on CPU, NCCL on GPUs.
-
-Deterministic mode is `torch.use_deterministic_algorithms(True)`, so that an operation without a deterministic form is an
-error; `cudnn.deterministic`; `cudnn.benchmark` off; average pooling by matrix products, as that of VGG-16 has no
-deterministic backward pass on a GPU; and `find_unused_parameters`, with which DistributedDataParallel keeps its buckets
-(undocumented, so a test with three ranks checks it).
-"""
+"""One rank of PyTorch: its steps, its state and its formats."""
 
 from __future__ import annotations
 
@@ -25,29 +19,35 @@ from torch import nn
 
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS, name_of
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, left_out
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import (
+    SECOND_MOMENT,
+    AdamW,
+    Arrays,
+    Format,
+    Framework,
+    Optimizer,
+    Sgd,
+    Tensor,
+    left_out,
+)
 from ckptbench.frameworks.determinism import settle_libraries
+from ckptbench.frameworks.pytorch.network import module_of, named_tensors
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
+from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
 
 StateDict = dict[str, torch.Tensor]
-MOMENTUM = "momentum_buffer"
-"""SGD's own name of its slot."""
-
-# For each type of layer: PyTorch's name of a tensor, and the last part of its name in the network.
-_NAMES: dict[type[nn.Module], dict[str, str]] = {
-    nn.Conv2d: {"weight": "kernel", "bias": "bias"},
-    nn.Linear: {"weight": "kernel", "bias": "bias"},
-    nn.BatchNorm2d: {
-        "weight": "scale",
-        "bias": "shift",
-        "running_mean": "mean",
-        "running_var": "variance",
-    },
+SLOTS: dict[type[Optimizer], dict[str, str]] = {
+    Sgd: {"momentum_buffer": ""},
+    AdamW: {"exp_avg": "", "exp_avg_sq": SECOND_MOMENT, "step": ".step"},
 }
+"""PyTorch's own names of an optimizer's slots, each with what stands behind the parameter's name in that of the tensor."""
+COUNTER = "step"
+"""The slot that has one number."""
 
 
 class PyTorch(Framework):
@@ -58,7 +58,7 @@ class PyTorch(Framework):
 
     formats: ClassVar[dict[str, Format[PyTorch]]]  # filled at the end of the file
     module: nn.Module
-    optimizer: torch.optim.SGD
+    optimizer: torch.optim.Optimizer
     _forward: nn.Module  # the module, wrapped if there are several ranks
 
     def __init__(self, world: RankContext) -> None:
@@ -90,28 +90,56 @@ class PyTorch(Framework):
             )
 
     def build(
-        self, network: arch.Network, weights: Arrays, optimizer: Sgd, batch_size: int
+        self,
+        network: arch.Network,
+        weights: Arrays,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        precision: Precision = "fp32",
     ) -> None:
         self._auxiliary_weights = network.auxiliary_weights
         self._tensors.clear()
-        kind = _WithHeads if self._auxiliary_weights else _Network
-        self.module = kind(network.layers).to(self._device)
+        self.module = module_of(network).to(self._device)
+        self._autocast = functools.partial(
+            torch.autocast, self._device.type, torch.bfloat16, enabled=precision == "bf16"
+        )
         with torch.no_grad():
             for name, parameter in self._parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
-        self.optimizer = self._sgd(optimizer)
-        # Zero momentum gives the same first update as none, and a load needs the slots to exist.
+        self.optimizer = self._optimizer(optimizer)
+        self._slots = SLOTS[type(optimizer)]
+        # Zeros give the same first update as no slots, and a load needs the slots to exist.
         for parameter in self.module.parameters():
-            self.optimizer.state[parameter][MOMENTUM] = torch.zeros_like(parameter)
+            self.optimizer.state[parameter] = {
+                slot: torch.zeros_like(parameter) if slot != COUNTER else parameter.new_zeros(())
+                for slot in self._slots
+            }
         self._loss = nn.CrossEntropyLoss()
         self._forward = self._wrapped() if self._world.world_size > 1 else self.module
 
-    def _sgd(self, settings: Sgd) -> torch.optim.SGD:
-        return torch.optim.SGD(
-            self.module.parameters(),
+    def _optimizer(self, settings: Optimizer) -> torch.optim.Optimizer:
+        if isinstance(settings, Sgd):
+            return torch.optim.SGD(
+                self.module.parameters(),
+                lr=settings.learning_rate,
+                momentum=settings.momentum,
+                weight_decay=settings.weight_decay,
+            )
+        named = list(self._parameters())
+        return torch.optim.AdamW(
+            [
+                {
+                    "params": [each for name, each in named if arch.is_decayed(name) == decayed],
+                    "weight_decay": settings.weight_decay if decayed else 0.0,
+                }
+                for decayed in (True, False)
+            ],
             lr=settings.learning_rate,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
+            betas=(settings.beta1, settings.beta2),
+            eps=settings.epsilon,
+            # One kernel for all parameters. On a GPU the counters lie there too, so that captures can copy them as all else.
+            fused=True,
         )
 
     def _wrapped(self) -> nn.Module:
@@ -126,10 +154,12 @@ class PyTorch(Framework):
             self.module, find_unused_parameters=torch.are_deterministic_algorithms_enabled()
         )
 
-    def step(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
         self._forward.train()
         self.optimizer.zero_grad()
-        minimized, loss = self._losses(self._forward(self._images(images)), self._labels(labels))
+        with self._autocast():
+            outputs = self._forward(self._inputs(inputs))
+            minimized, loss = self._losses(outputs, self._labels(labels))
         minimized.backward()
         if self.average is not None:
             self.average([_gradient(parameter) for parameter in self.module.parameters()])
@@ -145,20 +175,23 @@ class PyTorch(Framework):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss to minimize, auxiliary heads included, and that of the network's own logits."""
         if not isinstance(outputs, list):
-            loss = self._loss(outputs, labels)
+            loss = self._loss(outputs.flatten(0, -2), labels.flatten())
             return loss, loss
         loss, *of_heads = (self._loss(each, labels) for each in outputs)
         weighted = zip(self._auxiliary_weights, of_heads, strict=True)
         return sum((weight * of_head for weight, of_head in weighted), loss), loss
 
     @torch.no_grad()
-    def predict(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         self.module.eval()
-        return self.module(self._images(images)).cpu().numpy()
+        with self._autocast():
+            return self.module(self._inputs(inputs)).float().cpu().numpy()
 
-    def _images(self, images: NDArray[np.float32]) -> torch.Tensor:
-        channels_first = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        return torch.from_numpy(channels_first).to(self._device)
+    def _inputs(self, inputs: Inputs) -> torch.Tensor:
+        """Images with the channels first, or tokens."""
+        is_image = inputs.ndim == 4
+        ordered = np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) if is_image else inputs
+        return torch.from_numpy(ordered).to(self._device)
 
     def _labels(self, labels: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(labels).to(self._device)
@@ -171,25 +204,21 @@ class PyTorch(Framework):
         """Nothing to do: gloo and NCCL notice the dead peer, and the launcher ends ranks that still wait."""
 
     def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return self._named("_parameters")
+        return named_tensors(self.module, "_parameters")
 
     def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return self._named("_buffers")
+        return named_tensors(self.module, "_buffers")
 
-    def _named(self, members: str) -> Iterator[tuple[str, torch.Tensor]]:
-        """Parameters or buffers by the network's names. PyTorch's counter of batches is left out."""
-        for module in self.module.modules():
-            names = _NAMES.get(type(module), {})
-            for own, tensor in getattr(module, members).items() if names else ():
-                if own in names and tensor is not None:
-                    yield f"{module.network_name}.{names[own]}", tensor
-
-    def _momenta(self) -> Iterator[tuple[str, torch.Tensor]]:
-        for name, parameter in self._parameters():
-            yield name, self.optimizer.state[parameter][MOMENTUM]
+    def slots_of(self, named: Mapping[str, torch.Tensor]) -> StateDict:
+        """The optimizer's slots of these parameters, each under `optimizer/`."""
+        return {
+            f"optimizer/{name}{suffix}": self.optimizer.state[parameter][slot]
+            for slot, suffix in self._slots.items()
+            for name, parameter in named.items()
+        }
 
     def _check_optimizer(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Raise CheckpointError if the optimizer has other parameters than these, or other slots than their momenta."""
+        """Raise CheckpointError if the optimizer has other parameters than these, or other slots than it was built with."""
         known, state = set(map(id, parameters)), self.optimizer.state
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
@@ -203,22 +232,21 @@ class PyTorch(Framework):
                 f"the optimizer has slots of {len(state)} parameters, the network has {len(known)}"
             )
         for slots in state.values():
-            if slots.keys() != {MOMENTUM}:
+            if slots.keys() != self._slots.keys():
                 raise left_out(f"the optimizer has the slots {', '.join(sorted(slots))}")
 
     def held(self) -> Arrays:
         model = {f"model/{name}": _array(tensor) for name, tensor in self._parameters()}
         buffers = {f"model/{name}": _array(tensor) for name, tensor in self._buffers()}
-        momenta = {f"optimizer/{name}": _array(tensor) for name, tensor in self._momenta()}
-        return {**model, **buffers, **momenta}
+        slots = self.slots_of(dict(self._parameters()))
+        return {**model, **buffers, **{name: _array(slot) for name, slot in slots.items()}}
 
     def state(self) -> list[Tensor]:
         parameters = dict(self._parameters())
         self._check_optimizer(parameters.values())
-        slots = self.optimizer.state
         named = {
             **{f"model/{name}": parameter for name, parameter in parameters.items()},
-            **{f"optimizer/{name}": slots[each][MOMENTUM] for name, each in parameters.items()},
+            **self.slots_of(parameters),
         }
         tied = _by_memory(named)
         return [self._tensor(named[names[0]], memory, names) for memory, names in tied.items()]
@@ -270,7 +298,7 @@ class PyTorch(Framework):
 
     @property
     def native(self) -> dict[str, Any]:
-        """`module`: the network, without the wrapper of DistributedDataParallel; `optimizer`: its torch.optim.SGD."""
+        """`module`: the network, without the wrapper of DistributedDataParallel; `optimizer`: that of torch.optim."""
         return {"module": self.module, "optimizer": self.optimizer}
 
     def rank_state(self) -> Arrays:
@@ -300,14 +328,10 @@ class PyTorch(Framework):
 
     def flat_state(self) -> StateDict:
         """Model and optimizer as one flat dictionary, for formats that store tensors only. Tied ones have their first name."""
-        names = {parameter: name for name, parameter in self.module.named_parameters()}
-        self._check_optimizer(names)
+        named = dict(self.module.named_parameters())
+        self._check_optimizer(named.values())
         model = {f"model/{name}": tensor for name, tensor in self.module.state_dict().items()}
-        slots = {
-            f"optimizer/{names[parameter]}": slot[MOMENTUM]
-            for parameter, slot in self.optimizer.state.items()
-        }
-        state = {**model, **slots}
+        state = {**model, **self.slots_of(named)}
         return {names[0]: state[names[0]] for names in _by_memory(state).values()}
 
     def load_flat_state(self, state: StateDict) -> None:
@@ -323,107 +347,6 @@ def _be_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
-
-
-class _Network(nn.Sequential):
-    """The layers as PyTorch modules. A module with tensors has the layer's name as `network_name`."""
-
-    def __init__(self, layers: Iterable[arch.Layer | arch.AuxiliaryHead]) -> None:
-        super().__init__(*(_module(layer) for layer in layers))
-
-
-class _Head(_Network):
-    """The layers of an auxiliary head."""
-
-
-class _WithHeads(_Network):
-    """A network with auxiliary heads. In training it returns a list: its logits, then those of each head.
-
-    DistributedDataParallel must find the parameters of the heads behind what `forward` returns.
-    """
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor | list[torch.Tensor]:
-        x, of_heads = images, []
-        for module in self:
-            if not isinstance(module, _Head):
-                x = module(x)
-            elif self.training:
-                of_heads.append(module(x))
-        return [x, *of_heads] if self.training else x
-
-
-class _Branches(nn.Module):
-    def __init__(self, layer: arch.Branches) -> None:
-        super().__init__()
-        self.branches = nn.ModuleList(_Network(branch) for branch in layer.branches)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return torch.cat([branch(inputs) for branch in self.branches], dim=1)
-
-
-class _Residual(nn.Module):
-    def __init__(self, layer: arch.Residual) -> None:
-        super().__init__()
-        self.body = _Network(layer.body)
-        self.shortcut = _Network(layer.shortcut)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.body(inputs) + self.shortcut(inputs))
-
-
-class _AveragePool(nn.AdaptiveAvgPool2d):
-    """Adaptive average pooling that has a deterministic backward pass on GPUs.
-
-    PyTorch's own layer has none for sizes above 1, so deterministic mode multiplies by the matrix of means instead. For
-    size 1 PyTorch takes the mean, which is deterministic.
-    """
-
-    def __init__(self, layer: arch.AveragePoolTo) -> None:
-        super().__init__(layer.size)
-        self._layer = layer
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if self._layer.size == 1 or not torch.are_deterministic_algorithms_enabled():
-            return super().forward(images)
-        rows, columns = (
-            torch.from_numpy(self._layer.weights(extent)).to(images.device)
-            for extent in images.shape[2:]
-        )
-        return rows @ images @ columns.T
-
-
-def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
-    match layer:
-        case arch.Conv():
-            module: nn.Module = nn.Conv2d(
-                layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias
-            )
-        case arch.BatchNorm():
-            module = nn.BatchNorm2d(
-                layer.channels, eps=arch.BATCH_NORM_EPSILON, momentum=1 - arch.BATCH_NORM_DECAY
-            )
-        case arch.Dense():
-            module = nn.Linear(layer.inputs, layer.outputs)
-        case arch.ReLU():
-            return nn.ReLU()
-        case arch.MaxPool():
-            return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad, ceil_mode=layer.partial)
-        case arch.AveragePool():
-            return nn.AvgPool2d(layer.kernel, layer.stride)
-        case arch.AveragePoolTo():
-            return _AveragePool(layer)
-        case arch.Flatten():
-            return nn.Flatten()
-        case arch.Dropout():
-            return nn.Dropout(layer.rate)
-        case arch.Residual():
-            return _Residual(layer)
-        case arch.Branches():
-            return _Branches(layer)
-        case arch.AuxiliaryHead():
-            return _Head(layer.layers)
-    module.network_name = layer.name
-    return module
 
 
 _Memory = tuple[Any, ...]
@@ -511,8 +434,9 @@ def _load_torch(framework: PyTorch, path: Path) -> None:
     framework.module.load_state_dict(state["model"])
     framework.optimizer.load_state_dict(state["optimizer"])  # does not check shapes
     for name, parameter in framework.module.named_parameters():
-        momentum = framework.optimizer.state[parameter][MOMENTUM]
-        _check_shape(f"the momentum of {name}", momentum, parameter)
+        for slot, tensor in framework.optimizer.state[parameter].items():
+            wanted = parameter if slot != COUNTER else parameter.new_empty(())
+            _check_shape(f"the slot {slot} of {name}", tensor, wanted)
 
 
 def _check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:

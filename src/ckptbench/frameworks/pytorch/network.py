@@ -1,0 +1,237 @@
+"""The description of a network as PyTorch modules, and their tensors under the description's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import nn
+
+from ckptbench.matrix.networks import layers as arch
+
+
+class _Positions(nn.Embedding):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs + super().forward(torch.arange(inputs.shape[1], device=inputs.device))
+
+
+# For each type of layer: PyTorch's name of a tensor, and the last part of its name in the network.
+_NAMES: dict[type[nn.Module], dict[str, str]] = {
+    nn.Conv2d: {"weight": "kernel", "bias": "bias"},
+    nn.Linear: {"weight": "kernel", "bias": "bias"},
+    nn.BatchNorm2d: {
+        "weight": "scale",
+        "bias": "shift",
+        "running_mean": "mean",
+        "running_var": "variance",
+    },
+    nn.Embedding: {"weight": "kernel"},
+    _Positions: {"weight": "kernel"},
+    nn.LayerNorm: {"weight": "scale", "bias": "shift"},
+    nn.RMSNorm: {"weight": "scale"},
+}
+
+
+def module_of(network: arch.Network) -> nn.Module:
+    """The network with PyTorch's own initial weights."""
+    kind = _WithHeads if network.auxiliary_weights else _Network
+    module = kind(network.layers)
+    _tie(module)
+    return module
+
+
+def named_tensors(module: nn.Module, members: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """The `_parameters` or `_buffers` of all modules by the network's names. PyTorch's counter of batches is left out."""
+    for each in module.modules():
+        names = _NAMES.get(type(each), {})
+        for own, tensor in getattr(each, members).items() if names else ():
+            if own in names and tensor is not None:
+                yield f"{each.network_name}.{names[own]}", tensor
+
+
+class _Network(nn.Sequential):
+    """The layers as PyTorch modules. A module with tensors has the layer's name as `network_name`."""
+
+    def __init__(self, layers: Iterable[arch.Layer | arch.AuxiliaryHead]) -> None:
+        super().__init__(*(_module(layer) for layer in layers))
+
+
+class _Head(_Network):
+    """The layers of an auxiliary head."""
+
+
+class _WithHeads(_Network):
+    """A network with auxiliary heads. In training it returns a list: its logits, then those of each head.
+
+    DistributedDataParallel must find the parameters of the heads behind what `forward` returns.
+    """
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor | list[torch.Tensor]:
+        x, of_heads = inputs, []
+        for module in self:
+            if not isinstance(module, _Head):
+                x = module(x)
+            elif self.training:
+                of_heads.append(module(x))
+        return [x, *of_heads] if self.training else x
+
+
+class _Branches(nn.Module):
+    def __init__(self, layer: arch.Branches) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(_Network(branch) for branch in layer.branches)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.cat([branch(inputs) for branch in self.branches], dim=1)
+
+
+class _Residual(nn.Module):
+    def __init__(self, layer: arch.Residual) -> None:
+        super().__init__()
+        self.body = _Network(layer.body)
+        self.shortcut = _Network(layer.shortcut)
+        self._relu = layer.relu
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs = self.body(inputs) + self.shortcut(inputs)
+        return torch.relu(outputs) if self._relu else outputs
+
+
+class _AveragePool(nn.AdaptiveAvgPool2d):
+    """Adaptive average pooling that has a deterministic backward pass on GPUs.
+
+    PyTorch's own layer has none for sizes above 1, so deterministic mode multiplies by the matrix of means instead. For
+    size 1 PyTorch takes the mean, which is deterministic.
+    """
+
+    def __init__(self, layer: arch.AveragePoolTo) -> None:
+        super().__init__(layer.size)
+        self._layer = layer
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self._layer.size == 1 or not torch.are_deterministic_algorithms_enabled():
+            return super().forward(images)
+        rows, columns = (
+            torch.from_numpy(self._layer.weights(extent)).to(images.device)
+            for extent in images.shape[2:]
+        )
+        return rows @ images @ columns.T
+
+
+class _Attention(nn.Module):
+    """Fused where PyTorch has a kernel for the device: `scaled_dot_product_attention` chooses."""
+
+    def __init__(self, layer: arch.Attention) -> None:
+        super().__init__()
+        self._layer = layer
+        # No buffer of PyTorch: it follows from the shape, so no checkpoint needs it.
+        self._tables: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        batch, length, width = inputs.shape
+        heads = inputs.view(batch, length, 3, self._layer.heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys, values = heads.unbind()
+        if self._layer.rotary is not None:
+            queries, keys = self._turned(queries), self._turned(keys)
+        attended = nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        return attended.transpose(1, 2).reshape(batch, length, width // 3)
+
+    def _turned(self, heads: torch.Tensor) -> torch.Tensor:
+        length, width = heads.shape[2:]
+        if (length, width) not in self._tables:
+            assert self._layer.rotary is not None
+            cosines, sines = map(
+                torch.from_numpy, arch.rotations(length, width, self._layer.rotary)
+            )
+            self._tables[length, width] = cosines.to(heads.device), sines.to(heads.device)
+        cosines, sines = self._tables[length, width]
+        first, second = heads.chunk(2, dim=-1)
+        turned = first * cosines - second * sines, first * sines + second * cosines
+        return torch.cat(turned, dim=-1).to(heads.dtype)
+
+
+class _SwiGlu(nn.Module):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        gate, values = inputs.chunk(2, dim=-1)
+        return nn.functional.silu(gate) * values
+
+
+class _TiedHead(nn.Linear):
+    """A head without tensors of its own; `_tie` gives it the embedding's."""
+
+    def __init__(self, layer: arch.TiedHead) -> None:
+        super().__init__(1, 1, bias=False)
+        self.embedding = layer.embedding
+
+
+def _tie(network: nn.Module) -> None:
+    """Give every tied head the weight of its embedding: one parameter with two names, as in the scripts of GPTs."""
+    modules = list(network.modules())
+    embeddings = {each.network_name: each for each in modules if type(each) is nn.Embedding}
+    for each in modules:
+        if isinstance(each, _TiedHead):
+            each.weight = embeddings[each.embedding].weight
+
+
+def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
+    match layer:
+        case arch.Conv():
+            module: nn.Module = nn.Conv2d(
+                layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias
+            )
+        case arch.BatchNorm():
+            module = nn.BatchNorm2d(
+                layer.channels, eps=arch.BATCH_NORM_EPSILON, momentum=1 - arch.BATCH_NORM_DECAY
+            )
+        case arch.Dense():
+            module = nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
+        case arch.ReLU():
+            return nn.ReLU()
+        case arch.MaxPool() | arch.AveragePool() | arch.AveragePoolTo():
+            return _pool(layer)
+        case arch.Flatten():
+            return nn.Flatten()
+        case arch.Dropout():
+            return nn.Dropout(layer.rate)
+        case arch.Residual():
+            return _Residual(layer)
+        case arch.Branches():
+            return _Branches(layer)
+        case arch.AuxiliaryHead():
+            return _Head(layer.layers)
+        case _:
+            return _of_sequences(layer)
+    module.network_name = layer.name
+    return module
+
+
+def _pool(layer: arch.MaxPool | arch.AveragePool | arch.AveragePoolTo) -> nn.Module:
+    match layer:
+        case arch.MaxPool():
+            return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad, ceil_mode=layer.partial)
+        case arch.AveragePool():
+            return nn.AvgPool2d(layer.kernel, layer.stride)
+        case arch.AveragePoolTo():
+            return _AveragePool(layer)
+
+
+def _of_sequences(layer: arch.SequenceLayer) -> nn.Module:
+    match layer:
+        case arch.Embedding():
+            module: nn.Module = nn.Embedding(layer.vocabulary, layer.width)
+        case arch.Positions():
+            module = _Positions(layer.most, layer.width)
+        case arch.LayerNorm():
+            module = nn.LayerNorm(layer.width, eps=arch.NORM_EPSILON, bias=layer.bias)
+        case arch.RmsNorm():
+            module = nn.RMSNorm(layer.width, eps=arch.NORM_EPSILON)
+        case arch.Attention():
+            return _Attention(layer)
+        case arch.Gelu():
+            return nn.GELU(approximate="tanh")
+        case arch.SwiGlu():
+            return _SwiGlu()
+        case arch.TiedHead():
+            return _TiedHead(layer)
+    module.network_name = layer.name
+    return module

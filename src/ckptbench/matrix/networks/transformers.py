@@ -1,0 +1,178 @@
+"""The networks of tokens: GPT-2, a small GPT and a small Llama, all of them decoders with causal attention."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from ckptbench.common.errors import DataError
+from ckptbench.matrix.networks.layers import (
+    Attention,
+    Dense,
+    Dropout,
+    Embedding,
+    Gelu,
+    Layer,
+    LayerNorm,
+    Network,
+    Positions,
+    Residual,
+    RmsNorm,
+    SwiGlu,
+    TiedHead,
+)
+
+DEVIATION = 0.02
+"""Standard deviation of initial weights. In projections onto a residual it is divided by sqrt(2 * layers): GPT-2, section 2.3."""
+EMBEDDING = "tokens"
+
+
+def gpt2(tokens: tuple[int], classes: int) -> Network:
+    """GPT-2 (Radford et al. 2019), the smallest one: 124,439,808 parameters, with the head tied to the embedding.
+
+    It has 12 layers of width 768, a vocabulary of 50,257 and at most 1,024 tokens, whatever the dataset has. Without
+    dropout, as in nanoGPT's pretraining.
+    """
+    return _gpt("gpt2", tokens, classes, vocabulary=50_257, most=1024, layers=12, heads=12)
+
+
+def gpt2_medium(tokens: tuple[int], classes: int) -> Network:
+    """GPT-2 medium: as `gpt2`, with 24 layers of width 1,024: 354,823,168 parameters."""
+    return _gpt("gpt2_medium", tokens, classes, vocabulary=50_257, most=1024, layers=24, heads=16)
+
+
+def gpt_baby(tokens: tuple[int], classes: int) -> Network:
+    """The small GPT that nanoGPT trains on the characters of Shakespeare: 6 layers of width 384, no biases, dropout of 0.2.
+
+    The vocabulary is that of the dataset: 10,745,088 parameters with nanoGPT's 65 characters, 10,818,432 with bytes. It
+    takes at most 256 tokens. Attention weights have no dropout.
+    """
+    return _gpt(
+        "gpt_baby", tokens, classes, vocabulary=classes, most=256, layers=6, heads=6, bias=False, dropout=0.2
+    )  # fmt: skip
+
+
+def llama_debug(tokens: tuple[int], classes: int) -> Network:
+    """The Llama 3 of torchtitan's `debugmodel`: 6 layers of width 256, a vocabulary of 2,048, 6,163,712 parameters.
+
+    Rotary positions with base 500,000, RMS norm, SwiGLU of width 768, no biases, and a head of its own.
+    """
+    width, hidden, layers, vocabulary = 256, 768, 6, 2048
+    _check("llama_debug", tokens, classes, vocabulary=vocabulary, most=2048)
+    stack: list[Layer] = [
+        Embedding(name=EMBEDDING, vocabulary=vocabulary, width=width, deviation=DEVIATION)
+    ]
+    for number in range(layers):
+        name = f"layer{number}"
+        stack += [
+            Residual(
+                (
+                    RmsNorm(name=f"{name}.attention_norm", width=width),
+                    _dense(f"{name}.qkv", width, 3 * width, bias=False),
+                    Attention(heads=16, rotary=500_000.0),
+                    _dense(f"{name}.attention_out", width, width, bias=False, layers=layers),
+                ),
+                relu=False,
+            ),
+            Residual(
+                (
+                    RmsNorm(name=f"{name}.feed_forward_norm", width=width),
+                    _dense(f"{name}.gate_up", width, 2 * hidden, bias=False),
+                    SwiGlu(),
+                    _dense(f"{name}.down", hidden, width, bias=False, layers=layers),
+                ),
+                relu=False,
+            ),
+        ]
+    stack += [
+        RmsNorm(name="norm", width=width),
+        _dense("head", width, vocabulary, bias=False),
+    ]
+    return Network(tuple(stack))
+
+
+def _gpt(
+    model: str,
+    tokens: tuple[int],
+    classes: int,
+    *,
+    vocabulary: int,
+    most: int,
+    layers: int,
+    heads: int,
+    bias: bool = True,
+    dropout: float = 0.0,
+) -> Network:
+    """A GPT whose heads are 64 wide."""
+    _check(model, tokens, classes, vocabulary=vocabulary, most=most)
+    return gpt(
+        vocabulary=vocabulary,
+        most=most,
+        width=64 * heads,
+        layers=layers,
+        heads=heads,
+        bias=bias,
+        dropout=dropout,
+    )
+
+
+def gpt(
+    *,
+    vocabulary: int,
+    most: int,
+    width: int,
+    layers: int,
+    heads: int,
+    bias: bool = True,
+    dropout: float = 0.0,
+) -> Network:
+    """A GPT for sequences of at most `most` tokens: norms come before attention and before the layers that are 4 wide."""
+    dropped: tuple[Layer, ...] = (Dropout(dropout),) if dropout else ()
+    stack: list[Layer] = [
+        Embedding(name=EMBEDDING, vocabulary=vocabulary, width=width, deviation=DEVIATION),
+        Positions(name="positions", most=most, width=width, deviation=DEVIATION),
+        *dropped,
+    ]
+    for number in range(layers):
+        name = f"layer{number}"
+        stack += [
+            Residual(
+                (
+                    LayerNorm(name=f"{name}.norm1", width=width, bias=bias),
+                    _dense(f"{name}.qkv", width, 3 * width, bias=bias),
+                    Attention(heads=heads),
+                    _dense(f"{name}.attention_out", width, width, bias=bias, layers=layers),
+                    *dropped,
+                ),
+                relu=False,
+            ),
+            Residual(
+                (
+                    LayerNorm(name=f"{name}.norm2", width=width, bias=bias),
+                    _dense(f"{name}.up", width, 4 * width, bias=bias),
+                    Gelu(),
+                    _dense(f"{name}.down", 4 * width, width, bias=bias, layers=layers),
+                    *dropped,
+                ),
+                relu=False,
+            ),
+        ]
+    stack += [LayerNorm(name="norm", width=width, bias=bias), TiedHead(EMBEDDING)]
+    return Network(tuple(stack))
+
+
+def _dense(name: str, inputs: int, outputs: int, *, bias: bool, layers: int | None = None) -> Dense:
+    """A dense layer. `layers`: it projects onto a residual, in a network with so many layers."""
+    deviation = DEVIATION if layers is None else DEVIATION / sqrt(2 * layers)
+    return Dense(name=name, inputs=inputs, outputs=outputs, bias=bias, deviation=deviation)
+
+
+def _check(model: str, tokens: tuple[int], classes: int, *, vocabulary: int, most: int) -> None:
+    """Raises DataError where the network cannot take sequences of this length, or tokens of so many kinds."""
+    if tokens[0] > most:
+        raise DataError(
+            f"{model} takes at most {most:,} tokens, and these sequences have {tokens[0]:,}: lower datasets.text.length"
+        )
+    if classes > vocabulary:
+        raise DataError(
+            f"{model} has a vocabulary of {vocabulary:,}, and the dataset has {classes:,} kinds of tokens: use another model"
+        )
