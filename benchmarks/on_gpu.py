@@ -91,7 +91,9 @@ def main() -> None:
     parser.add_argument("--batches", default="32,64")
     parser.add_argument("--intervals", default="10,1", help="steps after every checkpoint")
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--at-most-s", type=float, default=math.inf, help="no round begins later")
+    parser.add_argument(
+        "--at-most-s", type=float, default=math.inf, help="no second round begins later"
+    )
     parser.add_argument("--strategies", help="separated by commas; default: all that can be used")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="on the file system to measure"
@@ -117,7 +119,7 @@ def main() -> None:
                 one = argparse.Namespace(
                     model=model, ranks=1, batch=batch, interval=interval, rounds=options.rounds,
                     checkpoints=max(2, 20 // interval), strategies=",".join(strategies), folder=options.folder,
-                    device=options.device, at_most_s=options.at_most_s,
+                    device=options.device, at_most_s=options.at_most_s, cores=None,
                 )  # fmt: skip
                 figures = measure(one)
                 show(figures)

@@ -60,8 +60,6 @@ KEEP = 2
 SETTLING = KEEP + 2
 """Checkpoints of every strategy before the first round: from then on those that recycle files do."""
 OTHERS = 0.1
-CORES = os.sched_getaffinity(0)
-"""The ranks share these, and no other program is looked for elsewhere: `taskset` chooses them on a machine that has more."""
 TICKS = os.sysconf("SC_CLK_TCK")
 STOLEN = 7
 """The place of the stolen time in a processor's line of /proc/stat (man 5 proc_stat)."""
@@ -81,9 +79,10 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=2, help="of a block")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument(
-        "--at-most-s", type=float, default=math.inf, help="no round begins later than this"
+        "--at-most-s", type=float, default=math.inf, help="no second round begins later than this"
     )
     parser.add_argument("--strategies", help="separated by commas; default: all that serve PyTorch")
+    parser.add_argument("--cores", help="which the ranks share, as 0,1; default: all")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="on the file system to measure"
     )
@@ -129,16 +128,21 @@ def _run(
     }
     with ExitStack() as stack:
         variants = {name: stack.enter_context(running(name, options, folder)) for name in names}
+        for each in variants.values():
+            each.all("settle_in")
         rounds, ends = 0, started_s + options.at_most_s
-        while rounds < options.rounds and time.monotonic() < ends:
+        while not rounds or (rounds < options.rounds and time.monotonic() < ends):
             rounds += 1
             order.shuffle(names)
             for name in names:
-                others_s, stolen_s, started = *_used_by_others(variants), time.perf_counter()
+                others_s, stolen_s, started = (
+                    *_used_by_others(variants, options),
+                    time.perf_counter(),
+                )
                 measured[name]["block_s"].append(max(variants[name].all("block")))
                 took_s, (others_now_s, stolen_now_s) = (
                     time.perf_counter() - started,
-                    _used_by_others(variants),
+                    _used_by_others(variants, options),
                 )
                 measured[name]["others"].append((others_now_s - others_s) / took_s)
                 measured[name]["stolen"].append((stolen_now_s - stolen_s) / took_s)
@@ -184,7 +188,7 @@ def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Va
     worlds = [
         RankContext(
             rank=rank, world_size=options.ranks, local_rank=rank, node="here",
-            threads=max(1, len(CORES) // options.ranks),
+            threads=max(1, len(cores(options)) // options.ranks),
             addresses=(address,) * options.ranks, accelerator=options.device,
         )
         for rank in range(options.ranks)
@@ -198,7 +202,6 @@ def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Va
     for _, end in pipes:
         end.close()  # so that the death of a rank ends its pipe
     variant = Variant([each.pid or 0 for each in ranks], [asking for asking, _ in pipes])
-    variant.all("settle_in")
     yield variant
     variant.all("close")
     for each in ranks:
@@ -210,6 +213,7 @@ def _rank(
 ) -> None:
     strategy, _, way = name.partition("@")
     os.environ[WAY] = way
+    os.sched_setaffinity(0, cores(options))
     pin(world.rank, world.threads)
     bench = Bench(world, strategy, options, folder / name)
     while (what := asked.recv()) != "close":
@@ -315,11 +319,17 @@ class DiskAlone:
         self._writing.shutdown()
 
 
-def _used_by_others(variants: dict[str, Variant]) -> tuple[float, float]:
+def cores(options: argparse.Namespace) -> set[int]:
+    return set(map(int, options.cores.split(","))) if options.cores else os.sched_getaffinity(0)
+
+
+def _used_by_others(
+    variants: dict[str, Variant], options: argparse.Namespace
+) -> tuple[float, float]:
     """Seconds of these cores since the machine began: used by all but the ranks and this process, and by other machines."""
     lines = (line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines())
     named = {name: [*map(int, ticks)] for name, *ticks in lines if name.startswith("cpu")}
-    ticks = np.sum([named[f"cpu{core}"] for core in CORES], axis=0)
+    ticks = np.sum([named[f"cpu{core}"] for core in cores(options)], axis=0)
     own = [os.getpid(), *(pid for each in variants.values() for pid in each.pids)]
     return (sum(ticks[:3]) - sum(map(_ticks, own))) / TICKS, ticks[STOLEN] / TICKS
 
