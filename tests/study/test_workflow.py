@@ -61,42 +61,36 @@ def test_numbers_with_a_point_and_large_ones_are_runs_of_their_own(tmp_path: Pat
     }  # fmt: skip
 
 
-def test_costs_and_a_rate_of_ones_own_are_enough_to_decide(tmp_path: Path) -> None:
+def test_costs_and_a_rate_of_ones_own_are_enough_to_decide_and_other_costs_decide_anew(
+    tmp_path: Path,
+) -> None:
+    """Costs of the same name are others where their content is, however old the file is."""
     checkout = Checkout.make(tmp_path / "checkout")
-    mine = checkout.folder / "mine.yaml"
+    mine, numbers = checkout.folder / "mine.yaml", checkout.folder / "numbers.yaml"
     mine.write_text("decision: {gpus: [2048], rate: mine}\n")
     rate = {"title": "our cluster", "counts": "ends", "failures": 7, "days": 30, "gpus": 256}
     (checkout.folder / "config/failures/mine.yaml").write_text(yaml.safe_dump(rate))
-    decided = checkout.make_target("decide", f"CONFIG={mine}", "NUMBERS=config/costs-example.yaml")
+    costs = yaml.safe_load((ROOT / "config/costs-example.yaml").read_text())
+    numbers.write_text(yaml.safe_dump({**costs, "title": "the first training"}))
+    arguments = ("decide", f"CONFIG={mine}", f"NUMBERS={numbers}")
+    decided = checkout.make_target(*arguments)
     assert decided.returncode == 0, decided.stdout
-    assert "How often to checkpoint: my training" in decided.stdout
+    assert "How often to checkpoint: the first training" in decided.stdout
     assert {"512 ", "2,048* "} <= set(re.findall(r"^[\d,]+\*? ", decided.stdout, re.MULTILINE))
     assert "Failures as in our cluster" in decided.stdout
     assert checkout.is_drawn("advice")
     assert not checkout.seals()
 
-
-def test_other_numbers_of_the_same_name_give_another_answer_however_old_they_are(
-    tmp_path: Path,
-) -> None:
-    checkout = Checkout.make(tmp_path / "checkout")
-    numbers = checkout.folder / "mine.yaml"
-    costs = yaml.safe_load((ROOT / "config/costs-example.yaml").read_text())
-    numbers.write_text(yaml.safe_dump({**costs, "title": "the first training"}))
-    assert (
-        "checkpoint: the first training"
-        in checkout.make_target("decide", f"NUMBERS={numbers}").stdout
-    )
     numbers.write_text(yaml.safe_dump({**costs, "title": "the second training"}))
     os.utime(numbers, (0, 0))
-    decided = checkout.make_target("decide", f"NUMBERS={numbers}")
+    decided = checkout.make_target(*arguments)
     assert "checkpoint: the second training" in decided.stdout
     assert "the first training" not in (checkout.folder / "results/decision.html").read_text()
-    again = checkout.make_target("decide", f"NUMBERS={numbers}")
+    again = checkout.make_target(*arguments)
     assert "Nothing to be done" in again.stdout
 
     numbers.unlink()
-    refused = checkout.make_target("decide", f"NUMBERS={numbers}")
+    refused = checkout.make_target(*arguments)
     assert refused.returncode != 0
     assert re.search(r"decision\.numbers is .*: there is no such file", refused.stdout)
 
