@@ -6,6 +6,7 @@ import configparser
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
@@ -13,6 +14,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+BESIDE = sorted(
+    path.parent
+    for path in [*ROOT.glob("plugins/*/pyproject.toml"), ROOT / "probe" / "pyproject.toml"]
+)
+"""The distributions beside the main one."""
 PACKAGE = ROOT / "src" / "ckptbench"
 RATES = ROOT / "config" / "failures"
 CASE = "--gpus 256 --mtbf 14h --step 2.5s --blocking 60s --async 3s+90s --restart 8min --now 2h"
@@ -28,10 +34,14 @@ sys.exit(run({arguments!r}))
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
-    subprocess.run([*command, str(folder)], cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return zipfile.ZipFile(built)
+    return zipfile.ZipFile(build(ROOT, "wheel", folder))
+
+
+def build(project: Path, target: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory"]
+    subprocess.run([*command, str(folder)], cwd=project, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
 
 
 def test_the_wheel_has_the_command(wheel: zipfile.ZipFile) -> None:
@@ -55,6 +65,18 @@ def test_the_wheel_has_every_file_of_the_source(wheel: zipfile.ZipFile) -> None:
     assert expected <= set(wheel.namelist())
     endings = {Path(path).suffix for path in expected}
     assert {".py", ".js", ".css", ".html", ".json", ".yaml", ".txt"} <= endings
+
+
+@pytest.mark.parametrize("project", BESIDE, ids=lambda project: project.name)
+def test_what_is_published_beside_it_has_its_license_and_its_types(project: Path, tmp_path: Path) -> None:  # fmt: skip
+    """The wheel is made of the source distribution, as by whoever packages it: there a link would lead nowhere."""
+    with tarfile.open(build(project, "sdist", tmp_path / "sdist")) as source:
+        source.extractall(tmp_path / "source", filter="data")
+    (unpacked,) = (tmp_path / "source").iterdir()
+    made = zipfile.ZipFile(build(unpacked, "wheel", tmp_path / "wheel"))
+    (license_file,) = (name for name in made.namelist() if name.endswith("/licenses/LICENSE"))
+    assert made.read(license_file) == (ROOT / "LICENSE").read_bytes()
+    assert any(name.endswith("/py.typed") for name in made.namelist())
 
 
 def test_the_extra_is_declared(wheel: zipfile.ZipFile) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, List, Optional  # noqa: UP035 (Snakemake reads the fields' types)
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -49,8 +48,8 @@ class ExecutorSettings(ExecutorSettingsBase):
             "Default: all tasks of a job on one node."
         ),
     )
-    folder: Path = field(
-        default=Path(".snakemake/submitit"),
+    folder: str = field(
+        default=".snakemake/submitit",
         metadata=_about("Folder of submission files, results and logs; every node must see it."),
     )
     max_requeues: int = field(
