@@ -218,6 +218,14 @@ def test_a_job_goes_on_after_each_of_three_limits(executor: submitit.AutoExecuto
     wait_for_state(job, "COMPLETED")
 
 
+def test_an_interrupted_job_checkpoints_and_goes_on(executor: submitit.AutoExecutor) -> None:
+    job = executor.submit(Waiter())
+    wait_for(lambda: "ready" in (job.stdout() or ""), "the job's first words")
+    job._interrupt()  # type: ignore[attr-defined]
+    assert job.result() == (f"{job.job_id} restarted=0", f"{job.job_id} restarted=1")
+    wait_for_state(job, "COMPLETED")
+
+
 def test_a_job_that_cannot_start_fails_with_the_error_of_grid_engine(
     executor: submitit.AutoExecutor,
 ) -> None:
@@ -235,6 +243,8 @@ def test_a_parallel_job_knows_its_hosts(executor: submitit.AutoExecutor) -> None
         environment = submitit.JobEnvironment()
         return environment.hostname, list(environment.hostnames), environment.num_tasks
 
-    executor.update_parameters(tasks_per_node=2, gridengine_parallel_environment="smp")
+    executor.update_parameters(
+        gridengine_processes_per_node=2, gridengine_parallel_environment="smp"
+    )
     hostname, hostnames, tasks = executor.submit(hosts).result()
     assert ([name.split(".")[0] for name in hostnames], tasks) == ([hostname.split(".")[0]], 1)

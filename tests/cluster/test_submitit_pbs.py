@@ -171,7 +171,7 @@ def test_a_job_whose_user_may_not_requeue_it_goes_on_as_another(
     executor.update_parameters(pbs_setup=[path_with(tmp_path / "bin", "qsub")])
     job = executor.submit(Waiter())
     wait_until_ready(job)
-    check(["qsig", "-s", "USR2", job.job_id], {})
+    job._interrupt()  # type: ignore[attr-defined]
     first, second = job.result()
     assert first == job.job_id != second
     assert "qrerun: Unauthorized Request" in (job.stdout() or "")

@@ -70,7 +70,7 @@ def test_a_job_is_told_to_stop_by_a_clock_that_nobody_sets() -> None:
 
 def test_two_full_nodes_as_on_abci_3() -> None:
     assert options(
-        queue="rt_HF", account="gaa50000", nodes=2, chunk="", tasks_per_node=8, timeout_min=90
+        queue="rt_HF", account="gaa50000", nodes=2, chunk="", processes_per_node=8, timeout_min=90
     ) == [
         "-N submitit",
         "-S /shared/jobs/pbs-shell",
@@ -92,7 +92,7 @@ def test_a_job_with_everything() -> None:
         "timeout_min": 1500,
         "mem_gb": 16,
         "nodes": 2,
-        "tasks_per_node": 4,
+        "processes_per_node": 4,
         "cpus_per_task": 2,
         "gpus_per_node": 4,
         "stderr_to_stdout": True,

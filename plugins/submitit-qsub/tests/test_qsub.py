@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import submitit
 from submitit.core.utils import FailedSubmissionError
 
 from submitit_gridengine import GridEngineExecutor
@@ -96,10 +97,51 @@ def test_a_text_is_a_list_of_one(executor: type[QsubExecutor]) -> None:
 
 
 @every
-@pytest.mark.parametrize("name", ["timeout_min", "nodes", "tasks_per_node", "cpus_per_task"])
+@pytest.mark.parametrize(
+    "name", ["timeout_min", "nodes", "tasks_per_node", "processes_per_node", "cpus_per_task"]
+)
 def test_nothing_is_refused(executor: type[QsubExecutor], name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0"):
         options(executor, **{name: 0})
+
+
+@every
+def test_more_tasks_than_results_are_refused(executor: type[QsubExecutor], tmp_path: Path) -> None:
+    """submitit promises a result of each task."""
+    made = submitit.AutoExecutor(tmp_path, cluster=executor.name())
+    with pytest.raises(
+        ValueError, match=r"tasks_per_node is 3: .* Use processes_per_node"
+    ) as refused:
+        made.update_parameters(tasks_per_node=3)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@every
+def test_python_is_an_argument_of_the_executor(
+    executor: type[QsubExecutor], tmp_path: Path
+) -> None:
+    """As with submitit's own executors, and first of all."""
+    cluster = executor.name()
+    given: dict[str, Any] = {f"{cluster}_python": "python3 -X dev", f"{cluster}_max_num_timeout": 7}
+    made: Any = submitit.AutoExecutor(tmp_path, cluster=cluster, **given)._executor
+    assert made._submitit_command_str.startswith("python3 -X dev -u -m submitit")
+    assert made.max_num_timeout == 7
+    with pytest.raises(ValueError, match="python is "):
+        executor(tmp_path, python="python3\nrm")
+
+
+@every
+def test_a_name_begins_with_a_letter(executor: type[QsubExecutor]) -> None:
+    assert "-N j4_ranks" in options(executor, name="4 ranks")
+
+
+@every
+def test_a_forgotten_job_is_not_asked_for(executor: type[QsubExecutor]) -> None:
+    watcher = type(executor.job_class.watcher)()
+    watcher.register_job("1")
+    watcher.forget("1")
+    watcher.ask()
+    assert watcher.num_calls == 0
 
 
 @every

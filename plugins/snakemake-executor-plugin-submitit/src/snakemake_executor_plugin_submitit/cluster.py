@@ -129,7 +129,7 @@ class Cluster:
 
     def forget(self, job_id: str) -> None:
         """Leaves the job out of the queries to come."""
-        self.executor_class.job_class.watcher._registered.discard(job_id)
+        self.executor_class.job_class.watcher.forget(job_id)
 
     def state(self, job: core.Job[Any]) -> JobState:
         """As of the last query."""
@@ -188,6 +188,7 @@ class Cluster:
             "queue": allocation.queue,
             "account": allocation.account,
             "stop_seconds": allocation.stop_seconds,
+            "processes_per_node": allocation.tasks_per_node,
         }
         return {key: value for key, value in specific.items() if value is not None}
 
@@ -217,7 +218,6 @@ def _shared(allocation: Allocation) -> dict[str, Any]:
         "name": allocation.name,
         "timeout_min": allocation.runtime_min,
         "nodes": allocation.nodes,
-        "tasks_per_node": allocation.tasks_per_node,
         "cpus_per_task": allocation.cpus_per_task,
     }
     if allocation.memory_mb_per_node:

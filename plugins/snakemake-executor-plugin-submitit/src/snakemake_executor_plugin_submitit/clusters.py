@@ -77,8 +77,7 @@ class Local(Cluster):
                 f"{allocation.name}: nodes={allocation.nodes}, but this machine is one node. "
                 "Ask for one, or submit to a cluster."
             )
-        shared, specific = super()._parameters(allocation)
-        return shared | {"tasks_per_node": 1}, specific
+        return super()._parameters(allocation)
 
     def _specific(self, allocation: Allocation) -> dict[str, Any]:
         return {"signal_delay_s": allocation.stop_seconds}

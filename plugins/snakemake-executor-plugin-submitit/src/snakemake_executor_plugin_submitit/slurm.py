@@ -163,6 +163,7 @@ class Slurm(Cluster):
     def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
         """An option that submitit does not know is one of sbatch."""
         shared, specific = super()._parameters(allocation)
+        shared.setdefault("tasks_per_node", allocation.tasks_per_node)
         valid = self.executor_class._valid_parameters()
         further = {key: specific.pop(key) for key in specific.keys() - valid}
         further = specific["additional_parameters"] | further

@@ -50,6 +50,10 @@ class SlurmWatcher(slurm.SlurmInfoWatcher):
     """What a user should know of the answers: that the accounting is silent."""
     _accounting = True
 
+    def forget(self, job_id: str) -> None:
+        """Leaves the job out of the queries to come."""
+        self._registered.discard(job_id)
+
     def ask(self) -> None:
         """Raises ConnectionError where squeue gives no whole answer, and leaves all states as they are."""
         if not (asked := set(self._registered)):  # another thread may add to it

@@ -15,6 +15,8 @@ from submitit_qsub import Parameters, QsubExecutor, QsubJob
 
 
 class GridEngineJob(QsubJob[R]):
+    # SIGUSR2 comes before the SIGKILL of a job that is rescheduled (`-notify`).
+    _interrupt_command: ClassVar[tuple[str, ...]] = ("qmod", "-rj")
     watcher = GridEngineInfoWatcher()
 
     def scheduler_id(self) -> str:

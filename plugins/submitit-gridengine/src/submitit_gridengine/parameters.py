@@ -11,7 +11,7 @@ from submitit_qsub import Parameters
 
 @dataclass(frozen=True, kw_only=True)
 class GridEngineParameters(Parameters):
-    """The `tasks_per_node` count as slots. `mem_gb` is asked for only where `memory_resource` names what to ask for."""
+    """The CPUs of all processes count as slots. `mem_gb` is asked for only where `memory_resource` names what to ask for."""
 
     words: ClassVar[tuple[str, ...]] = (
         "queue",
@@ -47,7 +47,7 @@ class GridEngineParameters(Parameters):
 
     @property
     def slots(self) -> int:
-        return self.nodes * self.tasks_per_node * self.cpus_per_task
+        return self.nodes * self.cpus_per_node
 
     def requests(self) -> list[str]:
         """The arguments of `-l`, one each."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from submitit.core.utils import JobPaths
@@ -54,7 +53,7 @@ def depends_on_job(folder: Path) -> bool:
 def _options(parameters: GridEngineParameters) -> list[str]:
     options = [
         "-S /bin/bash",
-        f"-N {_job_name(parameters.name)}",
+        f"-N {quoting.job_name(parameters.name)}",
         "-cwd",
         "-V",
         # Started again after its host failed, and SIGUSR2 some seconds before a SIGKILL.
@@ -87,9 +86,3 @@ def _with_variables(path: Path, *, array: bool) -> str:
         raise ValueError(f"{text!r} has %a in it, and this job is no array.")
     text = text.replace("%j", "$JOB_ID_$TASK_ID" if array else "$JOB_ID")
     return text.replace("%A", "$JOB_ID").replace("%a", "$TASK_ID").replace("%t", "0")
-
-
-def _job_name(name: str) -> str:
-    """A name that Grid Engine takes: no leading digit, no white space, none of /:@\\*?"""
-    plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
-    return plain if re.match(r"[A-Za-z_]", plain) else f"j{plain}"

@@ -16,6 +16,7 @@ from submitit_qsub import Parameters, QsubExecutor, QsubJob
 
 
 class PbsJob(QsubJob[R]):
+    _interrupt_command: ClassVar[tuple[str, ...]] = ("qsig", "-s", "USR2")
     watcher = PbsInfoWatcher()
 
     def scheduler_id(self) -> str:

@@ -38,8 +38,7 @@ class PbsParameters(Parameters):
         return f"{self.nodes}:{chunk}" if chunk else f"{self.nodes}"
 
     def _computed_chunk(self) -> str:
-        cpus = self.tasks_per_node * self.cpus_per_task
-        parts = [f"ncpus={cpus}", f"mpiprocs={self.tasks_per_node}"]
+        parts = [f"ncpus={self.cpus_per_node}", f"mpiprocs={self.processes_per_node}"]
         if self.gpus_per_node:
             parts.append(f"ngpus={self.gpus_per_node}")
         if self.mem_gb is not None:

@@ -69,10 +69,15 @@ def quoted(folder: str) -> str:
 
 
 def _options(parameters: PbsParameters, folder: Path) -> list[str]:
-    name = re.sub(r"[^\w.-]", "_", parameters.name, flags=re.ASCII)
     # PBS's own messages; the job itself writes to the files that submitit reads.
     messages = JobPaths.get_first_id_independent_folder(folder)
-    options = [f"-N {name}", f"-S {shell.path(folder)}", "-V", "-r y", "-j n"]
+    options = [
+        f"-N {quoting.job_name(parameters.name)}",
+        f"-S {shell.path(folder)}",
+        "-V",
+        "-r y",
+        "-j n",
+    ]
     place = quoted(f"{messages}/")
     options += [f"-o {place}", f"-e {place}"]
     if parameters.queue:

@@ -31,6 +31,18 @@ class QsubExecutor(core.PicklingExecutor):
     """What qsub prints: the id of a job or of an array in the first group."""
     _array_size: int | None = None
 
+    def __init__(
+        self,
+        folder: Path | str,
+        max_num_timeout: int = 3,
+        max_pickle_size_gb: float = 1.0,
+        python: str | None = None,
+    ) -> None:
+        """`python`: the command that starts Python on the host. Raises ValueError if it is not one line."""
+        super().__init__(folder, max_num_timeout, max_pickle_size_gb)
+        if python is not None:
+            self.update_parameters(python=python)
+
     @classmethod
     def affinity(cls) -> int:
         return 2 if shutil.which("qsub") and shutil.which(cls.own_program) else -1

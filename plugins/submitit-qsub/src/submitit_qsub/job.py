@@ -5,18 +5,21 @@ from __future__ import annotations
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import ClassVar
 
 from submitit.core import core
 from submitit.core.core import R
 
 from submitit_qsub.watcher import QsubInfoWatcher
 
-CANCEL_S = 120
-"""How long qdel may take."""
+ANSWER_S = 120
+"""How long a command that changes jobs may take."""
 
 
 class QsubJob(core.Job[R], ABC):
     _cancel_command = "qdel"
+    _interrupt_command: ClassVar[tuple[str, ...]]
+    """Tells a job to stop and to come back."""
     watcher: QsubInfoWatcher
 
     def _register_in_watcher(self) -> None:
@@ -25,6 +28,11 @@ class QsubJob(core.Job[R], ABC):
     @abstractmethod
     def scheduler_id(self) -> str:
         """The id that the commands of the scheduler take."""
+
+    def _interrupt(self, timeout: bool = False) -> None:
+        """Has the job save its state and run again, as submitit's job of Slurm. By its time the job itself decides whether this
+        counts as its time limit, so `timeout` changes nothing."""
+        _run([*self._interrupt_command, self.scheduler_id()])
 
     def cancel(self, check: bool = True) -> None:
         """Delete the job. `check`: raise CalledProcessError if qdel cannot."""
@@ -35,6 +43,9 @@ class QsubJob(core.Job[R], ABC):
         """Delete any number of jobs, also of arrays, with one qdel."""
         if not (jobs := list(jobs)):
             return
-        command = [cls._cancel_command, *(job.scheduler_id() for job in jobs)]
-        subprocess.run(command, check=check, stdout=subprocess.DEVNULL, timeout=CANCEL_S)
+        _run([cls._cancel_command, *(job.scheduler_id() for job in jobs)], check=check)
         cls.watcher.cancelled.update(job.job_id for job in jobs)
+
+
+def _run(command: list[str], check: bool = True) -> None:
+    subprocess.run(command, check=check, stdout=subprocess.DEVNULL, timeout=ANSWER_S)

@@ -27,13 +27,15 @@ class Parameters:
     timeout_min: float = 5
     nodes: int = 1
     tasks_per_node: int = 1
-    """Processes that the job itself starts; submitit's task is always one."""
+    """Tasks of submitit, each with a result: always one, on the first node."""
     cpus_per_task: int = 1
     gpus_per_node: int = 0
     mem_gb: float | None = None
     """Per node."""
     stderr_to_stdout: bool = False
 
+    processes_per_node: int = 1
+    """Processes that the function itself starts on each node."""
     queue: str | None = None
     account: str | None = None
     account_option: str = "-P"
@@ -63,12 +65,27 @@ class Parameters:
         for name in self.lists:
             for text in getattr(self, name):
                 quoting.line(str(text), name)
-        for name in ("timeout_min", "nodes", "tasks_per_node", "cpus_per_task"):
+        for name in (
+            "timeout_min",
+            "nodes",
+            "tasks_per_node",
+            "processes_per_node",
+            "cpus_per_task",
+        ):
             number = getattr(self, name)
             if not isinstance(number, int | float):
                 raise ValueError(f"{name} is {number!r}: it must be a number.")
             if number <= 0:
                 raise ValueError(f"{name} is {number!r}: it must be more than 0.")
+        if self.tasks_per_node != 1:
+            raise ValueError(
+                f"tasks_per_node is {self.tasks_per_node}: with this executor a job is one task of submitit, with one "
+                "result. Use processes_per_node to ask for room for processes that the function itself starts."
+            )
+
+    @property
+    def cpus_per_node(self) -> int:
+        return self.processes_per_node * self.cpus_per_task
 
     @classmethod
     def names(cls) -> set[str]:

@@ -39,6 +39,12 @@ def option(text: str, place: str) -> str:
     return text
 
 
+def job_name(text: str) -> str:
+    """A name that every qsub takes: no leading digit, no white space, none of /:@\\*?"""
+    plain = re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)
+    return plain if re.match(r"[A-Za-z_]", plain) else f"j{plain}"
+
+
 def refused(text: str, place: str, character: str, why: str) -> ValueError:
     return ValueError(
         f"{place} is {text!r}: qsub cannot take the character {character!r}, which {why}. "

@@ -41,6 +41,10 @@ class QsubInfoWatcher(core.InfoWatcher, ABC):
         super().register_job(job_id)
         self._paths[job_id] = paths or self._paths.get(job_id) or JobPaths(".", job_id)
 
+    def forget(self, job_id: str) -> None:
+        """Leaves the job out of the queries to come."""
+        self._registered.discard(job_id)
+
     def get_state(self, job_id: str, mode: str = "standard") -> str:
         return self.get_info(job_id, mode=mode).get("State", "UNKNOWN")
 

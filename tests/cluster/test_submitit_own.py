@@ -1,0 +1,79 @@
+"""submitit's own tests of its executor for one machine, which come with the package, with our executors on real schedulers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from submitit.auto import test_auto
+from submitit.local import local, test_local
+
+from submitit_gridengine import GridEngineExecutor
+from submitit_pbs import PbsExecutor
+from submitit_qsub import QsubExecutor
+from tests.cluster.pbs_user import PYTHON
+
+MORE_TASKS = "asks for several tasks, which is refused: a job is one task"
+LEFT_OUT = {
+    "test_local_job": MORE_TASKS,
+    "test_get_first_task_error": MORE_TASKS,
+    "test_stdout": MORE_TASKS,
+    "test_killed": "kills the process that is its own child",
+    "test_cancel": "wants INTERRUPTED at once: a scheduler takes its time, and its word is CANCELLED",
+    "test_make_subprocess": "is about the process that watches over a local job",
+    "test_setup": "finds its executor by the name local",
+    "test_requeuing": "counts steps of a second, and on a scheduler Python's start counts too",
+    "test_long_running_job": "takes two minutes, in submitit too only where they are asked for",
+}
+CASES = [test_auto.test_redirect_stdout_stderr]
+CASES += [
+    function
+    for name, function in inspect.getmembers(test_local, inspect.isfunction)
+    if name.startswith("test_") and name not in LEFT_OUT
+]
+START_MIN = 4 / 60
+"""The clock of a scheduler's job also runs while Python starts."""
+
+
+def adapted(executor_class: type[QsubExecutor], **given: Any) -> Callable[..., QsubExecutor]:
+    """Takes the parameters of the executor for one machine."""
+
+    class Adapted(executor_class):  # type: ignore[misc, valid-type]
+        def _internal_update_parameters(self, **asked: Any) -> None:
+            if "signal_delay_s" in asked:
+                asked["stop_seconds"] = asked.pop("signal_delay_s")
+            if "timeout_min" in asked:
+                asked["timeout_min"] += START_MIN
+            super()._internal_update_parameters(**asked)
+
+    return lambda folder, **more: Adapted(folder, **given, **more)
+
+
+@pytest.fixture(params=["gridengine", "pbs_client"])
+def executor_class(request: pytest.FixtureRequest) -> Callable[..., QsubExecutor]:
+    request.getfixturevalue(request.param)
+    if request.param == "gridengine":
+        return adapted(GridEngineExecutor)
+    return adapted(PbsExecutor, python=PYTHON)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_what_submitit_expects(
+    case: Callable[..., None],
+    executor_class: Callable[..., QsubExecutor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "jobs"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(local, "LocalExecutor", executor_class)
+    monkeypatch.setattr(local, "LocalJob", executor_class(folder).job_class)
+    fixtures = {
+        "tmp_path": folder,
+        "weird_tmp_path": folder / "a 0",
+        "executor": executor_class(folder),
+    }
+    case(**{name: fixtures[name] for name in inspect.signature(case).parameters})
