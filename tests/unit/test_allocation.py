@@ -12,6 +12,7 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.launch.allocation import (
     Allocation,
     granted_cores,
+    own_allocation,
     read_allocation,
     scheduler_job,
     was_requeued,
@@ -102,6 +103,42 @@ def test_pbs_lists_a_host_once_a_slot(tmp_path: Path) -> None:
         LaunchError, match=r"list of nodes, .*/gone, cannot be read: No such file or directory; ask"
     ):
         read_allocation({**job, "PBS_NODEFILE": str(tmp_path / "gone")})
+
+
+@pytest.mark.parametrize(
+    ("executor", "scheduler", "nodes"),
+    [
+        ({"SUBMITIT_EXECUTOR": "pbs"}, "pbs", (HOST, "hnode002")),
+        ({"SUBMITIT_EXECUTOR": "local"}, "none", (HOST,)),
+        ({}, "none", (HOST,)),
+    ],
+)
+def test_in_a_job_of_the_users_own_a_run_uses_this_node_alone_with_its_cores_of_the_job(
+    tmp_path: Path,
+    executor: dict[str, str],
+    scheduler: str,
+    nodes: tuple[str, ...],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hosts = tmp_path / "nodefile"
+    hosts.write_text(f"{HOST}\nhnode002\n")
+    job = {"PBS_JOBID": "9.server", "PBS_NODEFILE": str(hosts), "NCPUS": "1", **executor}
+    found = own_allocation(job)
+    assert (found.scheduler, found.nodes, found.here, found.job_id) == (
+        scheduler,
+        nodes,
+        HOST,
+        "9.server",
+    )
+    assert granted_cores(job) == 1
+    assert ("uses " in caplog.text) == (scheduler == "none")
+
+
+def test_a_login_node_with_an_allocation_is_no_node_of_it(tmp_path: Path) -> None:
+    hosts = tmp_path / "nodefile"
+    hosts.write_text("hnode001\nhnode002\n")
+    found = own_allocation({"PBS_JOBID": "9.server", "PBS_NODEFILE": str(hosts)})
+    assert (found.here, found.nodes) == (None, ("hnode001", "hnode002"))
 
 
 @pytest.mark.parametrize(

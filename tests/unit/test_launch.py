@@ -18,7 +18,6 @@ from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch import limits as limits_module
 from ckptbench.launch import watched
 from ckptbench.launch.limits import Limits, StopRequest
-from ckptbench.launch.ranks import inherited
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
@@ -275,14 +274,6 @@ def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.Monke
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(LaunchError, match="rank 1 is number 2 on here, which has 1 visible GPU "):
         see_one_gpu(SECOND)
-
-
-def test_a_sites_proxy_does_not_reach_ranks() -> None:
-    proxies = dict.fromkeys(["http_proxy", "HTTPS_PROXY", "grpc_proxy", "no_proxy"], "proxy:3128")
-    assert inherited({**proxies, "PATH": "/bin", "OMP_PROXY": "x"}) == {
-        "PATH": "/bin",
-        "OMP_PROXY": "x",
-    }
 
 
 def test_a_restarted_attempt_has_what_is_left_of_its_runs_time(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import pickle
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,31 +141,36 @@ def test_a_job_that_loses_node_after_node_fails_at_last_and_names_the_node(on_sl
     assert not [call for call in on_slurm.calls() if call.startswith("scontrol requeue")]
 
 
-Shown = Callable[[str], None]
-FIELDS = "JobId=7 ReqNodeList={wanted} ExcNodeList={without} NodeList=node[1-3]"
+FIELDS = "JobId=7 Partition=main ReqNodeList={wanted} ExcNodeList={without} NodeList=node[1-3] NumNodes={number}"
+CLUSTER = "node1 node2 node3 node4 node8"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "without", "told"),
+    ("wanted", "without", "number", "told"),
     [
-        ("(null)", "(null)", ["scontrol update JobId=7 ExcNodeList=node3"]),
-        ("(null)", "node[8-9]", ["scontrol update JobId=7 ExcNodeList=node[8-9],node3"]),
-        ("node[1-3]", "(null)", []),
+        ("(null)", "(null)", "3-3", ["scontrol update JobId=7 ExcNodeList=node3"]),
+        ("(null)", "node8", "3", ["scontrol update JobId=7 ExcNodeList=node8,node3"]),
+        ("(null)", "node8", "4", []),  # of five nodes three are left
+        ("node[1-3]", "(null)", "3", []),
     ],
 )
-def test_slurm_leaves_the_lost_node_out_unless_the_job_names_its_nodes(
-    on_slurm: Job, wanted: str, without: str, told: list[str]
+def test_slurm_leaves_the_lost_node_out_unless_the_job_could_never_start_then(
+    on_slurm: Job, wanted: str, without: str, number: str, told: list[str]
 ):
     """In the seconds between the requeue and the end of this process, which is told to end."""
     on_slurm.kill("node3")
-    shown = shlex.quote(FIELDS.format(wanted=wanted, without=without))
-    on_slurm.make("scontrol", f"[ $2 != show ] || {{ kill -TERM $PPID $$; echo {shown}; }}")
+    shown = shlex.quote(FIELDS.format(wanted=wanted, without=without, number=number))
+    on_slurm.make(
+        "scontrol",
+        f"[ $2 != show ] || {{ kill -TERM $PPID $$; echo {shown}; }}\n"
+        "[ $2 != hostnames ] || echo $3 | tr , '\\n'",
+    )
+    on_slurm.make("sinfo", f"[ $3 = --partition=main ] && printf '%s\\n' {CLUSTER}")
     on_slurm.run("exit 1")
-    requeued, *updates = [
+    calls = [
         call for call in on_slurm.calls() if call.startswith("scontrol") and "show" not in call
     ]
-    assert requeued == "scontrol requeue 7"
-    assert updates == told
+    assert calls == ["scontrol requeue 7", *told]
 
 
 def test_a_job_of_one_node_asks_nobody(monkeypatch: pytest.MonkeyPatch):

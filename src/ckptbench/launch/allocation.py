@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import os
 import socket
 import subprocess
@@ -13,6 +15,8 @@ from typing import Literal
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.remedies import blame
 from ckptbench.world.ranks import RankAssignment, assign_ranks, same_host
+
+log = logging.getLogger(__name__)
 
 Scheduler = Literal["none", "slurm", "gridengine", "pbs"]
 
@@ -58,6 +62,22 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
         case "none":
             hosts = []
     return _listed(scheduler, job_id, hosts)
+
+
+def own_allocation(environment: Mapping[str, str]) -> Allocation:
+    """The nodes for the run that this process carries out: those of its job if the workflow has submitted it. In a job of the user's own
+    (of salloc, say) every run uses this node alone, with the cores that the job has here."""
+    allocation = read_allocation(environment)
+    if environment.get("SUBMITIT_EXECUTOR") == allocation.scheduler or allocation.here is None:
+        return allocation
+    if len(allocation.nodes) > 1:
+        log.warning(
+            "job %s has %d nodes, and this run uses %s alone: a cluster's profile gives runs nodes of their own",
+            allocation.job_id,
+            len(allocation.nodes),
+            allocation.here,
+        )
+    return dataclasses.replace(allocation, scheduler="none", nodes=(allocation.here,))
 
 
 def _job(environment: Mapping[str, str]) -> tuple[Scheduler, str | None]:

@@ -14,6 +14,7 @@ from ckptbench.common.errors import LaunchError, RunStopped
 from ckptbench.common.files import write_json
 from ckptbench.common.host import host_facts, source_revision
 from ckptbench.launch.allocation import granted_cores, scheduler_job
+from ckptbench.launch.inheritance import recorded
 from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.runs.events import Digest, End, Event, Start, State, to_json
 from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
@@ -51,6 +52,7 @@ def opening_manifest(plan: Plan, lock: str) -> dict[str, Any]:
             "cores": granted_cores(os.environ),
             "scheduler_job": scheduler_job(os.environ),
         },
+        "environment": recorded(os.environ),
         "ckptbench_version": __version__,
         "source": source_revision(REPOSITORY),
         "lock": lock,

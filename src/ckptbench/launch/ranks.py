@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ckptbench.common.processes import living_with
 from ckptbench.common.shared_memory import MPICH, named_segments, remove_unused
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.allocation import Allocation, granted_cores
+from ckptbench.launch.inheritance import inherited
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
@@ -30,7 +30,6 @@ SOURCE = Path(__file__).resolve().parents[2]
 END_SECONDS = 60.0
 """Time that ranks may take to end after their mpiexec has ended."""
 POLL_SECONDS = 0.1
-PROXY = re.compile(r"(grpc|https?|all|no)_proxy", re.IGNORECASE)
 
 
 def run_ranks(
@@ -90,14 +89,6 @@ def _segments_removed(token: str) -> Iterator[None]:
             time.sleep(POLL_SECONDS)
         for path in remove_unused(named_segments(MPICH) - before):
             log.info("removed %s, which a rank has left behind", path)
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What ranks take over from this process: all but a site's proxy.
-
-    Ranks talk to one another alone. The gRPC of TensorFlow would ask the proxy for them, and wait for it until the time limit.
-    """
-    return {name: value for name, value in environment.items() if not PROXY.fullmatch(name)}
 
 
 def _own_host(allocation: Allocation, assignments: Sequence[RankAssignment]) -> str:

@@ -19,7 +19,7 @@ from ckptbench.common.files import write_json
 from ckptbench.common.processes import is_orphan
 from ckptbench.common.remedies import STORAGE, blame
 from ckptbench.launch import attempts
-from ckptbench.launch.allocation import Allocation, read_allocation
+from ckptbench.launch.allocation import Allocation, own_allocation
 from ckptbench.launch.folder_locks import checkpoint_folder_locked, run_folder_locked
 from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
@@ -106,7 +106,7 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
         manifest = {**opening_manifest(plan, execution.lock), **carried}
         write_json(plan.run_folder / MANIFEST, manifest)
         try:
-            allocation = read_allocation(os.environ)
+            allocation = own_allocation(os.environ)
             here = _own_node(allocation)
             assignments = allocation.assignments(plan.cell.ranks)
             plan = _with_failures(plan, allocation)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import has_local
-from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.allocation import own_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
@@ -29,7 +29,7 @@ class ShardAssembler:
         """Whether the run writes to levels of the nodes, and its ranks are on several of them. Raises LaunchError."""
         if not has_local(plan):
             return False
-        assignments = read_allocation(os.environ).assignments(plan.cell.ranks)
+        assignments = own_allocation(os.environ).assignments(plan.cell.ranks)
         return len({assignment.node for assignment in assignments}) > 1
 
     def bring_together(self, plan: Plan, *, after: int) -> None:
@@ -42,4 +42,4 @@ class ShardAssembler:
         program = Program(
             command=[str(self.python), "-m", module, str(plan.write()), str(after)], logs=self.logs
         )
-        run_ranks(program, plan.cell.ranks, read_allocation(os.environ), self.limits)
+        run_ranks(program, plan.cell.ranks, own_allocation(os.environ), self.limits)

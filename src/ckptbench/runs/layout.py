@@ -69,6 +69,7 @@ MANIFEST_FIELDS = {
     "measured_on": "`cpu` or `gpu`",
     "device": "`cpu`, or the model of the GPU",
     "host": "of the launcher: `host`, `kernel`, `cpu`, `cores`, `memory_bytes`, `gpus`, `checkpoint_file_system`, `scheduler_job`",
+    "environment": "the variables that ranks took over from the shell, the site and the scheduler; of secrets the names alone",
     "hosts": "the host of each rank",
     "versions": "of every distribution of the environment",
     "ckptbench_version": "of this program",

@@ -44,12 +44,23 @@ def leave_out(scheduler: str, job_id: str, nodes: Sequence[str]) -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         asked = _output(["scontrol", "--oneliner", "show", "job", job_id])
-        if _listed("ReqNodeList", asked):  # a job that names its nodes would never start
-            return
         without = ",".join([*_listed("ExcNodeList", asked), *nodes])
-        _output(["scontrol", "update", f"JobId={job_id}", f"ExcNodeList={without}"])
+        # A job that names its nodes, or that needs all that there are, would never start.
+        if not _listed("ReqNodeList", asked) and _leaves_enough(asked, without):
+            _output(["scontrol", "update", f"JobId={job_id}", f"ExcNodeList={without}"])
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _leaves_enough(job: str, without: str) -> bool:
+    """Whether its partition has as many nodes as the job needs, by `scontrol show job`, when it is `without` some."""
+    partition, needed = _listed("Partition", job), _listed("NumNodes", job)
+    if not (partition and needed):
+        return False
+    words = ("--noheader", "--Node", f"--partition={partition[0]}", "--format=%N")
+    left_out = _output(["scontrol", "show", "hostnames", without]).split()
+    rest = {*_output(["sinfo", *words]).split()} - {*left_out}
+    return len(rest) >= int(needed[0].partition("-")[0])
 
 
 def _answers(scheduler: str, node: str) -> bool:
@@ -79,7 +90,7 @@ def _starts(command: list[str]) -> bool:
 
 
 def _listed(field: str, text: str) -> list[str]:
-    """The nodes of a field of `scontrol show job`, as Slurm writes them."""
+    """A field of `scontrol show job`, as Slurm writes it, if it has a value."""
     found = re.search(rf"\b{field}=(\S*)", text)
     return [found[1]] if found and found[1] not in ("", "(null)") else []
 
