@@ -10,24 +10,33 @@ import numpy as np
 
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.frameworks.contract import Arrays, Framework, Sgd
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.layers import (
+    Attention,
     AuxiliaryHead,
     AveragePool,
     Branches,
     Conv,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     Layer,
     MaxPool,
     Network,
     ReLU,
+    Residual,
+    RmsNorm,
+    Shape,
+    SwiGlu,
 )
-from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.models import READ_TOKENS, linear
+from ckptbench.matrix.networks.models import network_of as network_named
+from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, load
+from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, Precision, load
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
@@ -35,7 +44,13 @@ from ckptbench.world.ranks import RankContext
 
 IMAGE, CLASSES = (32, 32, 3), 10
 BRANCHED = (16, 10, 2)
-IMAGES = {"nt3": (59, 3, 2), **dict.fromkeys(("branched", "main_alone", "head_alone"), BRANCHED)}
+TINY, TOKENS = (4, 3, 2), (12,)
+IMAGES: dict[str, Shape] = {
+    "nt3": (59, 3, 2),
+    "linear": TINY,
+    **dict.fromkeys(("branched", "main_alone", "head_alone"), BRANCHED),
+    **dict.fromkeys(("gpt_tiny", "llama_tiny", *READ_TOKENS), TOKENS),
+}
 """Models with images of their own. NT3's last pool leaves out one of these rows; height, width and channels differ, so
 that no wrong order of them fits. Of BRANCHED one window of the first pool is partial along the rows, none along the
 columns, and the average pool leaves out a row."""
@@ -43,7 +58,7 @@ WITHOUT_DROPOUT = "_without_dropout"
 """Ends the name of a model from which dropout, whose random draws would part the frameworks, is taken out."""
 
 
-def image_of(model: str) -> tuple[int, int, int]:
+def image_of(model: str) -> Shape:
     return IMAGES.get(model.removesuffix(WITHOUT_DROPOUT), IMAGE)
 
 
@@ -69,7 +84,40 @@ HEAD = (
     Dense(name="aux.head", inputs=4 * 3 * 4, outputs=CLASSES),
 )
 MAIN = (*_conv("last", 10, 3, 3), Flatten(), Dense(name="head", inputs=120, outputs=CLASSES))
+
+
+def _residual(*body: Layer) -> Residual:
+    return Residual(body, relu=False)
+
+
+def _projected(name: str, inputs: int, outputs: int) -> Dense:
+    return Dense(name=name, inputs=inputs, outputs=outputs, bias=False)
+
+
+VOCABULARY = 4000
+"""So many that a second copy of this embedding would show in the size of a file. Batches have CLASSES of them."""
+LLAMA = (
+    Embedding(name="tokens", vocabulary=CLASSES, width=8, deviation=1.0),
+    _residual(
+        RmsNorm(name="norm1", width=8),
+        _projected("qkv", 8, 24),
+        Attention(heads=2, rotary=100.0),
+        _projected("out", 8, 8),
+    ),
+    _residual(
+        RmsNorm(name="norm2", width=8),
+        _projected("gate_up", 8, 12),
+        SwiGlu(),
+        _projected("down", 6, 8),
+    ),
+    RmsNorm(name="norm", width=8),
+    _projected("head", 8, CLASSES),
+)
+"""One layer, with every kind that a Llama has."""
 OF_TESTS = {
+    "gpt_tiny": gpt(vocabulary=VOCABULARY, most=16, width=32, layers=2, heads=4),
+    "llama_tiny": Network(LLAMA),
+    "linear": linear(TINY, CLASSES),
     "branched": Network((*STEM, AuxiliaryHead(layers=HEAD, weight=HEAD_WEIGHT), *MAIN)),
     "main_alone": Network((*STEM, *MAIN)),
     "head_alone": Network((*STEM, *HEAD)),
@@ -80,7 +128,7 @@ OF_TESTS = {
 def network_of(model: str) -> Network:
     if model in OF_TESTS:
         return OF_TESTS[model]
-    network = ARCHITECTURES[model.removesuffix(WITHOUT_DROPOUT)](image_of(model), CLASSES)
+    network = network_named(model.removesuffix(WITHOUT_DROPOUT), image_of(model), CLASSES)
     if not model.endswith(WITHOUT_DROPOUT):
         return network
     return Network(tuple(_without_dropout(network.layers)))
@@ -93,15 +141,18 @@ def _without_dropout(
         if isinstance(layer, AuxiliaryHead):
             kept = (each for each in layer.layers if not isinstance(each, Dropout))
             yield replace(layer, layers=tuple(kept))
+        elif isinstance(layer, Residual):
+            yield replace(layer, body=tuple(_without_dropout(layer.body)))
         elif not isinstance(layer, Dropout):
             yield layer
 
 
-def batch(
-    step: int, size: int, image: tuple[int, int, int] = IMAGE
-) -> tuple[np.ndarray, np.ndarray]:
+def batch(step: int, size: int, image: Shape = IMAGE) -> tuple[Inputs, np.ndarray]:
     """The samples of one step of all ranks, the same for every framework and world size."""
     random = np.random.default_rng((7, step))
+    if len(image) == 1:
+        tokens = random.integers(0, CLASSES, (size, image[0] + 1))
+        return tokens[:, :-1].copy(), tokens[:, 1:].copy()
     images = random.standard_normal((size, *image), np.float32)
     return images, random.integers(0, CLASSES, size)
 
@@ -189,13 +240,18 @@ class Scenario:
         deterministic: bool = False,
         weights: Arrays | None = None,
         joined: Callable[[Framework], None] = lambda framework: None,
-        **sgd: float,
+        precision: Precision = "fp32",
+        adamw: bool = False,
+        **settings: float,
     ) -> None:
         """`joined` is called between the framework's `join` and its `build`."""
         self.world = world
         self.model = model
         self.framework = _join(framework, world, seed=seed, deterministic=deterministic)
-        self._settings = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0, **sgd}
+        usual = {"learning_rate": 0.01} if adamw else {"learning_rate": 0.05, "momentum": 0.9}
+        chosen = {"weight_decay": 0.0, **usual, **settings}
+        self._optimizer = AdamW(**chosen) if adamw else Sgd(**chosen)
+        self._precision = precision
         self._weights = weights
         joined(self.framework)
         self.build()
@@ -205,7 +261,7 @@ class Scenario:
         self.model = model or self.model
         self.network = network_of(self.model)
         weights = self._weights or varied_weights(self.network)
-        self.framework.build(self.network, weights, Sgd(**self._settings), 8)
+        self.framework.build(self.network, weights, self._optimizer, 8, precision=self._precision)
 
     def predict(self, size: int) -> np.ndarray:
         """The logits of the first `size` samples of step 0."""

@@ -208,6 +208,36 @@ def _living() -> set[str]:
     return children | {f"thread {thread.name}" for thread in threading.enumerate()}
 
 
+def moments(framework: str, world: RankContext, folder: Path, **options: Any) -> Arrays:
+    """`saved`: what the framework holds after three steps; by format and strategy `read/<name>`: what a network that is
+    built anew holds after it has read its checkpoint, and, of formats, `bytes/<name>`: the size of its files.
+    """
+    own = folder / "moments"
+    own.mkdir()
+    scenario = Scenario(framework, world, **options)
+    scenario.train(0, SAVED.step, 4)
+    found = _in("saved", scenario.framework.held())
+    formats, strategies = scenario.framework.formats, strategies_of(framework)
+    for name, chosen in formats.items():
+        (own / name).mkdir()
+        chosen.save(scenario.framework, own / name / chosen.filename)
+        size = sum(path.stat().st_size for path in (own / name).iterdir())
+        found[f"bytes/{name}"] = np.asarray(size)
+    for name in strategies:
+        strategy = _open(name, scenario.framework, world, own)
+        strategy.ready()
+        strategy.save(SAVED)
+        strategy.close()
+    for name in (*formats, *strategies):
+        scenario.build()
+        if name in formats:
+            formats[name].load(scenario.framework, own / name / formats[name].filename)
+        else:
+            _load(name, scenario, own)
+        found |= _in(f"read/{name}", scenario.framework.held())
+    return found
+
+
 def _hook(joined: Framework) -> None:
     joined.before_update = lambda: None
 
@@ -476,6 +506,7 @@ SCENARIOS: dict[str, Callable[..., Arrays]] = {
     "head": head,
     "step": step,
     "save": save,
+    "moments": moments,
     "resume": resume,
     "hook": hook,
     "forget": forget,

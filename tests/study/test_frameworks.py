@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 from ranks import Found, at_the_end, part_of, run_scenario
-from scenario import HEAD_WEIGHT, WITHOUT_DROPOUT, network_of, strategies_of
+from scenario import (
+    CLASSES,
+    HEAD_WEIGHT,
+    WITHOUT_DROPOUT,
+    batch,
+    image_of,
+    network_of,
+    strategies_of,
+    varied_weights,
+)
 from selection import FULL, RANKS
 from warm.environments import warm_environments
 
 from ckptbench.matrix.networks.layers import BATCH_NORM_DECAY
-from ckptbench.matrix.networks.models import ARCHITECTURES
+from ckptbench.matrix.networks.models import ARCHITECTURES, READ_TOKENS
 from ckptbench.matrix.networks.tensor_groups import group_of
 from ckptbench.matrix.registry import FRAMEWORKS, OMISSIONS
 from ckptbench.training.ablation import REPLACED
@@ -37,10 +46,20 @@ PUBLISHED = {
 }
 
 
+LARGE = ("gpt2", "gpt2_medium")
+"""`gpt_baby` has all of their layers, and others' parameters are counted without a framework."""
+OF_TOKENS = [name for name, entry in FRAMEWORKS.items() if "tokens" in entry.offers]
+
+
 def networks_of(framework: str) -> list[str]:
     """Those that it builds here: the small ones where it builds them by the code of another framework."""
-    extends_another = FRAMEWORKS[framework].optional
-    return [m for m in ARCHITECTURES if FULL or not (extends_another and m in PUBLISHED)]
+    left_out = {} if FULL else {*LARGE, *(PUBLISHED if FRAMEWORKS[framework].optional else ())}
+    own = (
+        ARCHITECTURES
+        if framework in OF_TOKENS
+        else [m for m in ARCHITECTURES if m not in READ_TOKENS]
+    )
+    return [model for model in own if model not in left_out]
 
 
 @dataclass(frozen=True)
@@ -75,10 +94,10 @@ def test_all_frameworks_build_the_same_network(built: Callable[[str], Found], mo
     network = network_of(model)
     with ThreadPoolExecutor(max_workers=2) as pool:  # a launch computes with one thread
         list(pool.map(built, FRAMEWORKS))
-    reference = built(REFERENCE)[f"{model}/logits"]
-    for framework in FRAMEWORKS:
-        if model not in networks_of(framework):
-            continue
+    building = [framework for framework in FRAMEWORKS if model in networks_of(framework)]
+    assert building or model in LARGE
+    reference = built(building[0])[f"{model}/logits"] if building else np.zeros(0)
+    for framework in building:
         found = built(framework)
         logits, one = found[f"{model}/logits"], found[f"{model}/one"]
         parameters = PUBLISHED.get(model, network.parameter_count)
@@ -136,6 +155,29 @@ ALONE = {
     ],
     "full": ["full", {}],
 }
+SOFTMAX = {"model": "linear", "size": 4, "steps": 20, "adamw": True, "weight_decay": 0.1}
+FIRST = {"model": "gpt_tiny", "size": 4, "steps": 1, "adamw": True}
+WITH_ADAMW = {
+    "softmax": ["train", SOFTMAX],
+    "first": ["train", FIRST],
+    "first_decayed": ["train", {**FIRST, "weight_decay": 0.1}],
+    "gpt": ["train", {**FIRST, "steps": 6}],
+    "llama": ["train", {**FIRST, "model": "llama_tiny", "steps": 6}],
+    "moments": ["moments", {"model": "gpt_tiny", "adamw": True}],
+}
+"""Parts of ALONE of the frameworks that have AdamW and the layers of networks of tokens."""
+IN_BF16 = {"bf16": ["train", {**FIRST, "steps": 6, "precision": "bf16"}]}
+
+
+def parts_of(framework: str) -> dict[str, list[Any]]:
+    offers = FRAMEWORKS[framework].offers
+    more = (
+        WITH_ADAMW if {"adamw", "tokens"} <= {*offers} else {},
+        IN_BF16 if "bf16" in offers else {},
+    )
+    return {**ALONE, **more[0], **more[1]}
+
+
 """What one rank does in one launch: the parts of scenario `several`, none of which draws a random number."""
 
 
@@ -145,9 +187,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Foun
 
     @functools.cache
     def found(framework: str) -> Found:
-        return run_scenario(framework, "several", tmp_path_factory.mktemp(framework), parts=ALONE)[
-            0
-        ]
+        folder = tmp_path_factory.mktemp(framework)
+        return run_scenario(framework, "several", folder, parts=parts_of(framework))[0]
 
     return lambda framework, part: part_of(found(framework), part)
 
@@ -195,6 +236,111 @@ def test_all_frameworks_take_the_same_steps(alone: Callable[[str, str], Found], 
                 key = f"{group}/{name}"
                 assert agree(found[REFERENCE][key], arrays[key]) < 1e-4, (framework, key)
         assert np.allclose(found[REFERENCE]["losses"], arrays["losses"], rtol=1e-4), framework
+
+
+def adamw(
+    weights: dict[str, np.ndarray],
+    gradients: Callable[[int], dict[str, np.ndarray]],
+    steps: int,
+    *,
+    learning_rate: float,
+    weight_decay: float,
+) -> tuple[dict[str, np.ndarray], ...]:
+    """Weights, first and second moments after some steps of AdamW (Loshchilov and Hutter 2019, algorithm 2)."""
+    first, second = (
+        {name: np.zeros_like(each) for name, each in weights.items()} for _ in range(2)
+    )
+    for step in range(1, steps + 1):
+        for name, gradient in gradients(step - 1).items():
+            first[name] += 0.1 * (gradient - first[name])
+            second[name] += 0.05 * (gradient**2 - second[name])
+            ahead = (
+                first[name] / (1 - 0.9**step) / (np.sqrt(second[name] / (1 - 0.95**step)) + 1e-8)
+            )
+            decay = weight_decay * weights[name] if name.endswith(".kernel") else 0
+            weights[name] -= learning_rate * (ahead + decay)
+    return weights, first, second
+
+
+@pytest.mark.parametrize("framework", OF_TOKENS)
+def test_adamw_takes_the_steps_of_its_paper(
+    alone: Callable[[str, str], Found], framework: str
+) -> None:
+    """Twenty steps of softmax regression, against NumPy in float64: weights, and both moments."""
+    weights = {
+        name: each.astype(np.float64) for name, each in varied_weights(network_of("linear")).items()
+    }
+
+    def gradients(step: int) -> dict[str, np.ndarray]:
+        images, labels = batch(step, 4, image_of("linear"))
+        inputs = images.transpose(0, 3, 1, 2).reshape(4, -1)
+        logits = inputs @ weights["head.kernel"].T + weights["head.bias"]
+        chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+        error = (chances / chances.sum(axis=1, keepdims=True) - np.eye(CLASSES)[labels]) / 4
+        return {"head.kernel": error.T @ inputs, "head.bias": error.sum(axis=0)}
+
+    found = alone(framework, "softmax")
+    wanted = adamw(weights, gradients, 20, learning_rate=0.01, weight_decay=0.1)
+    for arrays, name in zip(
+        wanted, ("model/{}", "optimizer/{}", "optimizer/{}.second_moment"), strict=True
+    ):
+        for parameter, array in arrays.items():
+            assert agree(array, found[name.format(parameter)]) < 1e-5, name.format(parameter)
+
+
+@pytest.mark.parametrize("framework", OF_TOKENS)
+def test_adamw_decays_kernels_and_tables_alone(
+    alone: Callable[[str, str], Found], framework: str
+) -> None:
+    """In a first step, decay changes each of them by learning_rate * weight_decay times itself."""
+    before = varied_weights(network_of("gpt_tiny"))
+    plain, decayed = alone(framework, "first"), alone(framework, "first_decayed")
+    for name, weights in before.items():
+        change = decayed[f"model/{name}"] - plain[f"model/{name}"]
+        if name.endswith(".kernel"):
+            assert np.allclose(change, -0.01 * 0.1 * weights, atol=1e-6), name
+        else:
+            assert not change.any(), name
+
+
+@pytest.mark.frameworks(*OF_TOKENS)
+@pytest.mark.parametrize("part", ["gpt", "llama"])
+def test_all_frameworks_take_the_same_steps_on_tokens(
+    alone: Callable[[str, str], Found], part: str
+) -> None:
+    """Six steps of AdamW."""
+    found = {name: alone(name, part) for name in OF_TOKENS}
+    for framework, arrays in found.items():
+        assert np.allclose(found[OF_TOKENS[0]]["losses"], arrays["losses"], rtol=1e-3), framework
+
+
+@pytest.mark.parametrize(
+    "framework", [name for name in OF_TOKENS if "bf16" in FRAMEWORKS[name].offers]
+)
+def test_bf16_changes_products_alone(alone: Callable[[str, str], Found], framework: str) -> None:
+    """Weights and slots stay float32. Losses are near those of float32, but not the same."""
+    plain, rounded = alone(framework, "gpt"), alone(framework, "bf16")
+    assert {name: each.dtype for name, each in plain.items()} == {
+        name: each.dtype for name, each in rounded.items()
+    }
+    assert np.allclose(plain["losses"], rounded["losses"], rtol=0.02)
+    assert not np.allclose(plain["losses"], rounded["losses"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("framework", OF_TOKENS)
+def test_every_format_and_strategy_holds_both_moments_and_a_tied_tensor_once(
+    alone: Callable[[str, str], Found], framework: str
+) -> None:
+    """12 bytes a parameter, and no second copy of the embedding, which is the head as well."""
+    found = alone(framework, "moments")
+    network = network_of("gpt_tiny")
+    tied = 4 * np.prod(network.parameters()["tokens.kernel"])
+    formats = FRAMEWORKS[framework].formats
+    for name in (*formats, *strategies_of(framework)):
+        assert different(part_of(found, f"read/{name}"), part_of(found, "saved")) == [], name
+    for name in formats:
+        assert 0.6 * 12 * network.parameter_count < found[f"bytes/{name}"], name
+        assert found[f"bytes/{name}"] < 12 * network.parameter_count + tied, name
 
 
 @EVERY

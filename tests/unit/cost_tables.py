@@ -89,6 +89,7 @@ def size(setup: Setup) -> Setup:
         "rank_bytes": rest,
         "state_model_bytes": model,
         "state_optimizer_bytes": model,
+        "state_second_moments_bytes": 0,
         "state_rest_bytes": rest,
         "ratio": factor,
     }

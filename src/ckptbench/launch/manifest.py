@@ -89,6 +89,7 @@ def measured(plan: Plan) -> dict[str, Any]:
         "state_bytes": {
             "model": states[0].model,
             "optimizer": states[0].optimizer,
+            "second_moments": states[0].second_moments,
             "rest": sum(state.rest for state in states),
         },
     }

@@ -27,7 +27,9 @@ from ckptbench_probe.reading import ProcessSeen, SaveSeen
 NS = 1e9
 UNKNOWN_STRATEGY = {"blocking": False, "shared_every": 1, "copies": 0}
 """What is taken of a strategy that the user's training brings."""
-BYTES = ("state_model_bytes", "state_optimizer_bytes", "state_rest_bytes")
+BYTES = (
+    "state_model_bytes", "state_optimizer_bytes", "state_second_moments_bytes", "state_rest_bytes",
+)  # fmt: skip
 
 
 def runs(seen: Sequence[SeenRun], named: Named) -> pd.DataFrame:

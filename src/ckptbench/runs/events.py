@@ -88,9 +88,10 @@ class State:
 
     moment: ClassVar = "after `build`"
     parameters: Annotated[int, "number of parameters of the network"]
-    model: Annotated[int, "bytes of the parameters and running statistics"]
+    model: Annotated[int, "bytes of the parameters"]
     optimizer: Annotated[int, "bytes of the optimizer's slots"]
-    rest: Annotated[int, "bytes of the state that only this rank has"]
+    second_moments: Annotated[int, "bytes of those slots that are second moments"]
+    rest: Annotated[int, "bytes of the state that only this rank has, running statistics included"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

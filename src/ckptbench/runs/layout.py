@@ -75,6 +75,6 @@ MANIFEST_FIELDS = {
     "ckptbench_version": "of this program",
     "source": "`revision`, and whether it was `dirty`; null outside of git",
     "parameters": "their number",
-    "state_bytes": "what a checkpoint must hold: `model`, `optimizer`, `rest`",
+    "state_bytes": "what a checkpoint must hold: `model`, `optimizer` (of it `second_moments`), `rest`",
 }
 """All fields of the manifest of a complete run."""

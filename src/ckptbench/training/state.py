@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ckptbench.common.errors import CkptbenchError
-from ckptbench.frameworks.contract import Framework
+from ckptbench.frameworks.contract import SECOND_MOMENT, Arrays, Framework
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.matrix.registry import FRAMEWORKS, NO_FORMAT
 from ckptbench.runs.events import State
@@ -11,7 +13,7 @@ from ckptbench.runs.plan import Plan
 
 
 def state_of(network: Network, framework: Framework) -> State:
-    """The number of bytes that a checkpoint must hold, as an event of the trace.
+    """The number of bytes that a checkpoint must hold, as an event of the trace. Each tensor counts once.
 
     Raises CkptbenchError where the framework built another network than `network`.
     """
@@ -24,14 +26,20 @@ def state_of(network: Network, framework: Framework) -> State:
     if built != described:
         different = sorted(set(built.items()) ^ set(described.items()))
         raise CkptbenchError(f"{type(framework).__name__} built another network: {different[:4]}")
-    own = framework.rank_state()
-    model = sum(tensors[name].nbytes for name in built)
+    slots = [name for name in tensors if name.startswith("optimizer/")]
+    second = [name for name in slots if name.endswith(SECOND_MOMENT)]
     return State(
         parameters=network.parameter_count,
-        model=model,
-        optimizer=sum(array.nbytes for array in tensors.values()) - model,
-        rest=sum(array.nbytes for array in own.values()),
+        model=_bytes(tensors, (f"model/{name}" for name in network.parameters())),
+        optimizer=_bytes(tensors, slots),
+        second_moments=_bytes(tensors, second),
+        # With the running statistics, which every rank has of its own.
+        rest=_bytes(own := framework.rank_state(), own),
     )
+
+
+def _bytes(arrays: Arrays, names: Iterable[str]) -> int:
+    return sum(arrays[name].nbytes for name in names)
 
 
 def checkpoint_format(plan: Plan) -> str:

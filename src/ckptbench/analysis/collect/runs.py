@@ -63,7 +63,7 @@ RUNS = Table(
             "state_model_bytes",
             "integer",
             "bytes",
-            "parameters and buffers: what the state must have",
+            "parameters: what the state must have",
         ),
         Column(
             "wall_s",
@@ -71,7 +71,13 @@ RUNS = Table(
             "s",
             "from the start of the first step to the end of the last evaluation, on rank 0 or a rank that went on; missing where the wall clocks of two hosts disagree",
         ),
-        Column("state_optimizer_bytes", "integer", "bytes", "momentum: what the state must have"),
+        Column(
+            "state_optimizer_bytes",
+            "integer",
+            "bytes",
+            "momentum, or both moments: what the state must have",
+        ),
+        Column("state_second_moments_bytes", "integer", "bytes", "of these: second moments"),
         Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
         Column("device", "text", "", "`cpu`, or the model of the GPU"),
         Column("host", "text", "", "name of the machine; of several, that of the launcher"),
@@ -152,6 +158,7 @@ def _row(run: Run) -> dict[str, Any]:
         "steps": run.steps,
         "steps_per_epoch": run.steps_per_epoch,
         "warmup_steps": run.warmup_steps,
+        "state_second_moments_bytes": 0,  # of earlier versions, which had SGD alone
         **{f"state_{name}_bytes": size for name, size in manifest["state_bytes"].items()},
         **{name: value for name, value in host.items() if name != "gpus"},
         "gpus": ", ".join(host["gpus"]),

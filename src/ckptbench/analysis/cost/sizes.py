@@ -30,8 +30,9 @@ SIZES = Table(
         Column("constant", "flag", "", "whether all versions have the same size"),
         Column("main_bytes", "number", "bytes", "of the files in the framework's format, median"),
         Column("rank_bytes", "number", "bytes", "of the files that hold each rank's own state, median"),
-        Column("state_model_bytes", "integer", "bytes", "parameters and buffers: what the state must have"),
-        Column("state_optimizer_bytes", "integer", "bytes", "momentum: what the state must have"),
+        Column("state_model_bytes", "integer", "bytes", "parameters: what the state must have"),
+        Column("state_optimizer_bytes", "integer", "bytes", "momentum, or both moments: what the state must have"),
+        Column("state_second_moments_bytes", "integer", "bytes", "of these: second moments"),
         Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
         Column("ratio", "number", "1", "bytes / all that the state must have"),
     ),
@@ -39,6 +40,7 @@ SIZES = Table(
 
 
 WEIGHTS = ["files", "bytes", "main_bytes", "rank_bytes"]
+SECOND = "state_second_moments_bytes"
 STATE = ["state_model_bytes", "state_optimizer_bytes", "state_rest_bytes"]
 
 
@@ -53,7 +55,7 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     # Where several ranks write, a version is what they wrote together.
     versions = written.groupby(["run", "step"], as_index=False)[WEIGHTS].sum()
     whole = tables["runs"][tables["runs"]["history"] == WHOLE]
-    known = versions.merge(whole[["run", *SIZES_KEY, *STATE]], on="run")
+    known = versions.merge(whole[["run", *SIZES_KEY, *STATE, SECOND]], on="run")
     return SIZES.rows(
         _row(key, versions_of_key) for key, versions_of_key in groups(known, SIZES_KEY)
     )
@@ -66,6 +68,7 @@ def _row(key: dict[str, Any], versions: pd.DataFrame) -> dict[str, Any]:
         **key,
         **weights,
         **state,
+        SECOND: versions[SECOND].iloc[0],
         "versions": len(versions),
         "bytes_min": smallest,
         "bytes_max": largest,

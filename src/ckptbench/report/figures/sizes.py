@@ -38,13 +38,14 @@ FIGURE = {
     "of": "undisturbed runs",
 }
 READING = (
-    "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters and buffers, the optimizer's"
-    " momentum, and each rank's own random states and statistics. The number is what a format adds to them, or saves; 1 MB is 1,000,000 bytes. Thin lines reach"
+    "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters, the optimizer's"
+    " momentum or first and second moments, and each rank's own random states and statistics. The number is what a format adds to them, or saves; 1 MB is 1,000,000 bytes. Thin lines reach"
     " from the smallest version to the largest; numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
 )
 PARTS = {
-    "state_model_bytes": Part("parameters and buffers", GREYS[1]),
-    "state_optimizer_bytes": Part("optimizer", GREYS[3], "//////"),
+    "state_model_bytes": Part("parameters", GREYS[1]),
+    "first": Part("momentum or first moments", GREYS[3], "//////"),
+    "state_second_moments_bytes": Part("second moments", GREYS[2], "\\\\\\\\\\\\"),
     "state_rest_bytes": Part("state of the ranks", GREYS[5], "......"),
 }
 SAME = 0.01
@@ -74,13 +75,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         axes.set_title(own["facet"].iloc[0])
         _draw_panel(axes, own)
     grid[-1].set_xlabel("Checkpoint")
-    legend(figure, [part.handle() for part in PARTS.values()])
+    shown = {name: part for name, part in PARTS.items() if rows[name].any()}
+    legend(figure, [part.handle() for part in shown.values()])
     return figure
 
 
 def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     """The rows in order, with `facet` and `label`. Sizes that hardly depend on the number of ranks share a row."""
-    known = shown.assign(must_have=shown[list(PARTS)].sum(axis=1))
+    split = shown.assign(first=shown["state_optimizer_bytes"] - shown["state_second_moments_bytes"])
+    known = split.assign(must_have=split[list(PARTS)].sum(axis=1))
     but_ranks = [column for column in SIZES_KEY if column != "ranks"]
     merged = pd.concat([_merged(group) for _, group in groups(known, but_ranks)])
     rows = ordered(merged, ("model", "dataset", "framework", "strategy", "format", "ranks"))
