@@ -65,8 +65,10 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 
 def own_allocation(environment: Mapping[str, str]) -> Allocation:
-    """The nodes for the run that this process carries out: those of its job if the workflow has submitted it. In a job of the user's own
-    (of salloc, say) every run uses this node alone, with the cores that the job has here."""
+    """The nodes for the run that this process carries out: those of its job if the workflow has submitted it.
+
+    In a job of the user's own (of salloc, say) every run uses this node alone, with the cores that the job has here.
+    """
     allocation = read_allocation(environment)
     if environment.get("SUBMITIT_EXECUTOR") == allocation.scheduler or allocation.here is None:
         return allocation
@@ -101,7 +103,10 @@ def scheduler_job(environment: Mapping[str, str]) -> str | None:
 
 
 def was_requeued(environment: Mapping[str, str]) -> bool | None:
-    """Whether this job has run before. None: nobody says so. PBS does not, and submitit only of the jobs that it has submitted."""
+    """Whether this job has run before. None: nobody says so.
+
+    PBS does not, and submitit only in the jobs that it has submitted.
+    """
     match _job(environment)[0]:
         case "slurm":
             return environment.get("SLURM_RESTART_COUNT", "0") != "0"

@@ -9,7 +9,8 @@ MORE = "CKPTBENCH_INHERIT"
 """Names more variables, separated by blanks; `*` stands for any letters."""
 INHERITED = (
     # programs, files and language
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "TZ", "LANG", "LC_*", "XDG_*", "KRB5*"),
+    *("PATH", "HOME", "USER", "LOGNAME", "LNAME", "USERNAME", "SHELL", "TMPDIR", "TMP", "TEMP"),
+    *("TZ", "LANG", "LC_*", "XDG_*", "KRB5*"),
     # libraries, Python and memory
     *("LD_*", "PYTHON*", "MALLOC_*", "GLIBC_TUNABLES", "TCMALLOC_*"),
     # threads and numerical libraries
@@ -24,8 +25,8 @@ INHERITED = (
     *("SLURM*", "SRUN_*", "PBS_*", "NCPUS", "SGE_*", "JOB_*", "PE", "PE_HOSTFILE", "NSLOTS", "NHOSTS", "NQUEUES"),
     *("QUEUE", "REQUEST", "RESTARTED", "ARC", "CKPTBENCH_*"),
 )  # fmt: skip
-"""All else stays behind: above all a site's proxy. Ranks talk to one another alone. The gRPC of TensorFlow would ask the proxy for
-them, and wait for it until the time limit."""
+"""All else stays behind: above all a site's proxy. Ranks talk to one another alone. The gRPC of TensorFlow would ask the
+proxy for them, and wait for it until the time limit."""
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|JWT|API_?KEY", re.IGNORECASE)
 
 
