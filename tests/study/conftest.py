@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.decide.rates import FailureRate, read_rates
+from ckptbench.matrix.registry import FRAMEWORKS, environment_of
 from ckptbench.report.page.html import page
 from tests.decided_study import CHOICES, RATES, costs
 from tests.study.browser import Browser, chromium, obstacle
@@ -42,7 +43,8 @@ def frameworks_of(item: pytest.Item) -> Iterator[str]:
 @pytest.fixture(scope="session", autouse=True)
 def environments(request: pytest.FixtureRequest) -> None:
     """Made, or brought up to their locks, by the workflow's own rule."""
-    names = {name for item in request.session.items for name in frameworks_of(item)}
+    used = {name for item in request.session.items for name in frameworks_of(item)}
+    names = {environment_of(name) if name in FRAMEWORKS else name for name in used}
     made = [f".environments/{name}/ready.json" for name in ("data", *sorted(names))]
     # `make test` has made them, and starts two sessions at once: each would find the folder locked by the other.
     command = [sys.executable, "-m", "snakemake", *made, "--cores", "2", "--nolock", "--quiet", "all"]  # fmt: skip

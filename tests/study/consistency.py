@@ -136,7 +136,8 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -
         if step == SAVES - 1 and not strategy._blocking:
             scenario.build()
         if step == SAVES // 2:
-            _reload(framework, strategy._levels.shared.folder.with_name(f"own-{world.rank}"))
+            writer = 0 if framework.is_sharded else world.rank
+            _reload(framework, strategy._levels.shared.folder.with_name(f"own-{writer}"))
         then[step] = _digests(framework)
         framework.barrier()
         dawdling.begin()
@@ -159,6 +160,7 @@ def _reload(framework: Framework, folder: Path) -> None:
     chosen = next(iter(framework.formats.values()))
     folder.mkdir(exist_ok=True)
     chosen.save(framework, folder / chosen.filename)
+    framework.barrier()
     chosen.load(framework, folder / chosen.filename)
     framework.load_rank_state(own)
 
@@ -217,12 +219,18 @@ def _torch_slot(framework: Any) -> None:
 def _torch_parameter(framework: Any) -> None:
     """In place of one that the optimizer still has."""
     head = framework.module[-1]
-    head.bias = type(head.bias)(head.bias.detach().clone())
+    head.bias = _parameter_like(head.bias)
 
 
 def _torch_group(framework: Any) -> None:
     parameter = next(framework.module.parameters())
-    framework.optimizer.add_param_group({"params": [type(parameter)(parameter.detach().clone())]})
+    framework.optimizer.add_param_group({"params": [_parameter_like(parameter)]})
+
+
+def _parameter_like(parameter: Any) -> Any:
+    from torch import nn
+
+    return nn.Parameter(parameter.detach().clone())
 
 
 def _chainer_slot(framework: Any) -> None:

@@ -178,9 +178,10 @@ def save(
         strategy.save(EARLIER)
     scenario.train(EARLIER.step, SAVED.step, 8 * world.world_size)
     np.savez(folder / f"state-{world.rank}.npz", **scenario.framework.rank_state())
-    if world.rank == 0:
-        for name, chosen in scenario.framework.formats.items():
+    for name, chosen in scenario.framework.formats.items():
+        if world.rank == 0:
             (folder / name).mkdir()
+        if world.rank == 0 or scenario.framework.is_sharded:
             chosen.save(scenario.framework, folder / name / chosen.filename)
     for strategy in strategies.values():
         strategy.save(SAVED)

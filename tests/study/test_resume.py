@@ -45,7 +45,7 @@ def command(cell: Cell, digits: Path, runs: Path, environments: Path) -> list[st
         "--cell", json.dumps(cell.to_json()),
         "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
         "--dataset", str(digits), "--runs", str(runs),
-        "--environment", str(environments / cell.framework), "--lock", f"envs/{cell.framework}.txt",
+        "--environment", str(environments / cell.environment), "--lock", f"envs/{cell.environment}.txt",
     ]  # fmt: skip
 
 

@@ -209,7 +209,11 @@ def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs(
         for strategy in ("native", "sharded")
     }
     baselines = {("restart", framework, False, True, "native") for framework in FRAMEWORKS}
-    agent = {("torchrun", "pytorch", True, False, strategy) for strategy in ("native", "sharded")}
+    agent = {
+        ("torchrun", framework, True, False, strategy)
+        for framework in ("pytorch", "pytorch_fsdp")
+        for strategy in ("native", "sharded")
+    }
     served = {
         "horovod_elastic": ("horovod_pytorch", "horovod_tensorflow"),
         "torchft": ("pytorch",),

@@ -22,7 +22,7 @@ from ckptbench.environments.create import changes, create_environment, described
 from ckptbench.environments.folder import environment_sha256, locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import pinned, pinned_sha256, read_lock
-from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, environment_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
@@ -235,12 +235,12 @@ def test_make_environments_makes_every_environment_on_a_cpu() -> None:
     made = {Path(word).parent.name for word in done.stdout.split() if word.endswith("/ready.json")}
     own = [(name, entry) for name, entry in RECOVERIES.items() if entry.own_environment]
     needed = {f"{each}_{name}" for name, entry in own for each in entry.frameworks or FRAMEWORKS}
-    assert made == {"data", *EXAMPLES, *FRAMEWORKS, *needed}
+    assert made == {"data", *EXAMPLES, *map(environment_of, FRAMEWORKS), *needed}
 
 
 def test_the_registry_names_the_recipe_of_every_framework_that_is_compiled(tmp_path: Path) -> None:
     for name, entry in FRAMEWORKS.items():
-        build = HorovodBuild.needed_by(ROOT / "envs" / f"{name}.txt", tmp_path)
+        build = HorovodBuild.needed_by(ROOT / "envs" / f"{environment_of(name)}.txt", tmp_path)
         recipe = None if build is None else "src/ckptbench/environments/horovod.py"
         assert entry.recipe == recipe, name
         assert recipe is None or (ROOT / recipe).exists()

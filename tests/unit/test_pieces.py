@@ -128,6 +128,29 @@ def test_a_piece_is_read_into_the_memory_that_is_given_for_it(tmp_path: Path) ->
         assert given[piece.key].tobytes() == bytes_of(piece.tensor)[piece.bytes].tobytes()
 
 
+def test_of_a_piece_only_the_part_that_is_asked_for_is_read(tmp_path: Path) -> None:
+    pieces = share_of(TENSORS, 1, 3)
+    path = written(tmp_path / "share", pieces)
+    parts = {piece.key: piece.within(piece.start + 1, piece.stop - 1) for piece in pieces}
+    memory = {part: np.empty(part.nbytes, np.uint8) for part in parts.values() if part.nbytes}
+    assert memory
+    found = list(read_pieces(path, memory.__getitem__, lambda piece: parts[piece.key]))
+    assert [piece for piece, _ in found] == list(memory)
+    for piece, values in found:
+        assert values is memory[piece]
+        assert values.tobytes() == bytes_of(piece.tensor)[piece.bytes].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 20), (4, 9), (0, 7), (6, 20), (0, 3), (9, 20), (5, 5)]
+)
+def test_the_elements_of_a_piece_that_are_among_others(start: int, stop: int) -> None:
+    layout = Layout(name="t", shape=(20,), dtype=np.dtype("int16"))
+    within = Piece(tensor=layout, start=4, stop=9).within(start, stop)
+    assert set(range(within.start, within.stop)) == set(range(4, 9)) & set(range(start, stop))
+    assert 4 <= within.start <= within.stop <= 9
+
+
 def test_a_file_with_more_tensors_than_one_call_can_write_is_whole(tmp_path: Path) -> None:
     many = [Layout(name=f"t{i}", shape=(3,), dtype=np.dtype("int32")) for i in range(3000)]
     pieces = share_of(many, 0, 1)

@@ -11,7 +11,7 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 
-from ckptbench.checkpoints.pieces import Layout, Piece, write_pieces
+from ckptbench.checkpoints.pieces import Layout, Piece, pieces_in, write_pieces
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
@@ -69,10 +69,12 @@ def built(rank: int, *, classes: int = 3) -> Normed:
     return framework
 
 
-def strategy(folder: Path, framework: NumpyFramework, where: RankContext) -> TimedCheckpointer:
+def strategy(
+    folder: Path, framework: NumpyFramework, where: RankContext, spec: PluginSpec = SHARDED
+) -> TimedCheckpointer:
     trace = folder.with_name(f"trace-{where.world_size}-{where.rank}.jsonl")
     store = CheckpointStore(folder, keep=2)
-    return timed(store, framework, where, format=FORMAT, spec=SHARDED, trace=trace)
+    return timed(store, framework, where, format=FORMAT, spec=spec, trace=trace)
 
 
 def saved(folder: Path, world_size: int) -> Version:
@@ -160,6 +162,96 @@ def test_any_number_of_ranks_loads_it_bit_for_bit(
         }
         before = rank if rank < then else 0
         assert framework.statistics["mean"].tolist() == [before] * 3
+
+
+ROWS = 257
+
+
+class Parted(Normed):
+    """Each rank holds some rows of every tensor, as under FSDP2. The rows of the others are there and must stay as they are."""
+
+    is_sharded = True
+    where = ALONE
+
+    def state(self) -> list[Tensor]:
+        return [self._part_of(tensor) for tensor in super().state()]
+
+    def _part_of(self, tensor: Tensor) -> Tensor:
+        whole = tensor.read()
+        part = self.own_rows(whole)
+        start = (
+            (part.ctypes.data - whole.ctypes.data) // whole.itemsize if part.size else whole.size
+        )
+        return dataclasses.replace(
+            tensor,
+            read=lambda: part,
+            write=lambda array: np.copyto(part, array),
+            shard=(start, start + part.size),
+        )
+
+    def own_rows(self, whole: np.ndarray) -> np.ndarray:
+        rows = -(-len(whole) // self.where.world_size)
+        return whole[self.where.rank * rows : (self.where.rank + 1) * rows]
+
+
+class PartedElsewhere(Parted):
+    def state(self) -> list[Tensor]:
+        return [
+            dataclasses.replace(tensor, read=partial(np.copy, tensor.read()), in_place=False)
+            for tensor in super().state()
+        ]
+
+
+def of_shards(rank: int, ranks: int, kind: type[Parted] = Parted, rows: int = ROWS) -> Parted:
+    framework = built(rank, classes=rows)
+    framework.__class__ = kind
+    assert isinstance(framework, Parted)
+    framework.where = world(rank, ranks)
+    return framework
+
+
+def saved_shards(folder: Path, ranks: int, spec: PluginSpec, rows: int = ROWS) -> Version:
+    for rank in reversed(range(ranks)):
+        writer = strategy(folder, of_shards(rank, ranks, rows=rows), world(rank, ranks), spec)
+        writer.ready()
+        writer.save(FIRST)
+        writer.close(complete=True)
+    version = CheckpointStore(folder, keep=2).newest()
+    assert version is not None
+    return version
+
+
+@pytest.mark.parametrize(("then", "now"), [(2, 4), (4, 1), (1, 2), (2, 2), (3, 2)])
+@pytest.mark.parametrize("kind", [Parted, PartedElsewhere])
+@pytest.mark.parametrize("spec", ["sharded", "async", "deepfreeze"])
+def test_any_number_of_ranks_loads_its_shards_of_shards_bit_for_bit(
+    tmp_path: Path, spec: str, kind: type[Parted], then: int, now: int
+) -> None:
+    version = saved_shards(tmp_path / "store", then, PluginSpec(spec))
+    whole = built(0, classes=ROWS).tensors()
+    for rank in range(now):
+        framework = of_shards(rank, now, kind)
+        for array in (*framework.weights.values(), *framework.momenta.values()):
+            array.fill(-1)
+        strategy(tmp_path / "store", framework, world(rank, now), PluginSpec(spec)).load(version)
+        for name, array in framework.tensors().items():
+            expected = np.full_like(array, -1)
+            framework.own_rows(expected)[...] = framework.own_rows(whole[name])
+            assert array.tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize("spec", ["sharded", "async", "deepfreeze"])
+def test_a_rank_writes_the_shards_that_it_holds_and_no_more(tmp_path: Path, spec: str) -> None:
+    """Five rows for four ranks: two, two, one and none."""
+    version = saved_shards(tmp_path / "store", 4, PluginSpec(spec), rows=5)
+    for rank, rows in enumerate([(0, 2), (2, 4), (4, 5), None]):
+        found = {
+            p.tensor.name: (p.start, p.stop) for p in pieces_in(version.folder / share_name(rank))
+        }
+        sizes = {"model/head.kernel": 16, "model/head.bias": 1}
+        sizes |= {name.replace("model", "optimizer"): size for name, size in sizes.items()}
+        wanted = {} if rows is None else {n: (rows[0] * s, rows[1] * s) for n, s in sizes.items()}
+        assert found == wanted
 
 
 def test_each_rank_writes_its_share_and_its_own_state(tmp_path: Path) -> None:

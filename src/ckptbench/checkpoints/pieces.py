@@ -9,13 +9,14 @@ that one, as in files of safetensors' own `save_model`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -100,6 +101,11 @@ class Piece:
         return (
             self.tensor.name if self.is_whole else f"{self.tensor.name}[{self.start}:{self.stop}]"
         )
+
+    def within(self, start: int, stop: int) -> Piece:
+        """Those of its elements that are among elements `start` to `stop` of the tensor; perhaps none."""
+        first = min(max(self.start, start), self.stop)
+        return replace(self, start=first, stop=max(first, min(self.stop, stop)))
 
 
 def share_of(tensors: Sequence[Layout], rank: int, world_size: int) -> list[Piece]:
@@ -193,20 +199,29 @@ def _write(descriptor: int, buffers: list[memoryview]) -> None:
 
 
 def read_pieces(
-    path: Path, into: Callable[[Piece], NDArray[np.uint8] | None] = lambda piece: None
+    path: Path,
+    into: Callable[[Piece], NDArray[np.uint8] | None] = lambda piece: None,
+    part: Callable[[Piece], Piece] = lambda piece: piece,
 ) -> Iterator[tuple[Piece, NDArray[np.uint8]]]:
-    """Every piece of a file with its bytes, shape (nbytes,). Raises CheckpointError for another layout.
+    """Every piece of a file, or its `part`, with its bytes, shape (nbytes,). Raises CheckpointError for another layout.
 
+    A part is a piece of the same tensor that lies within the piece; no other bytes are read, and an empty one is left out.
     They are read into the memory that `into` returns for the piece. None: into memory that is overwritten when the next
     piece is asked for, as fresh memory for each would cost more than reading it.
     """
     with path.open("rb", buffering=0) as file:
         pieces, data = _read_header(path, file)
-        file.seek(data)
-        kept = np.empty(max((piece.nbytes for piece in pieces), default=0), np.uint8)
-        for piece in pieces:
+        begins = itertools.accumulate((piece.nbytes for piece in pieces), initial=data)
+        placed = [
+            (chosen, begin + chosen.bytes.start - piece.bytes.start)
+            for piece, begin in zip(pieces, begins, strict=False)
+            if (chosen := part(piece)) == piece or chosen.nbytes
+        ]
+        kept = np.empty(max((piece.nbytes for piece, _ in placed), default=0), np.uint8)
+        for piece, begin in placed:
             memory = into(piece)
             values = kept[: piece.nbytes] if memory is None else memory
+            file.seek(begin)
             _fill(path, file, values.data)
             yield piece, values
 

@@ -53,7 +53,7 @@ def rank_batch(
 
 
 def evaluation_shard(samples: int, rank: int, world_size: int, limit: int | None) -> range:
-    """This rank's part of the first `limit` test samples. The sizes of the parts differ by one sample at most."""
+    """This rank's part of the first `limit` test samples. The sizes differ by one sample at most; the last rank's is the largest."""
     total = samples if limit is None else min(samples, limit)
     return range(rank * total // world_size, (rank + 1) * total // world_size)
 

@@ -80,13 +80,14 @@ def reading(path: Path) -> Iterator[None]:
 class Tensor:
     """A parameter, an optimizer's slot or its counter: the same on every rank, and changed by the update alone.
 
-    What the forward pass changes is no such tensor: it belongs to `Framework.rank_state`.
+    What the forward pass changes is no such tensor: it belongs to `Framework.rank_state`. Where ranks hold shards of it
+    (`shard`), `read` and `write` have those elements alone, and every `part` must lie among their bytes.
     """
 
     name: str
     """As in `Framework.held`."""
     shape: tuple[int, ...]
-    """In the framework's own layout, which need not be that of the network's description."""
+    """Of the whole tensor, in the framework's own layout, which need not be that of the network's description."""
     dtype: np.dtype[np.generic]
     read: Callable[[], NDArray[np.generic]]
     """The values on the host. They are a view of the framework's memory where that is possible, so they hold only until
@@ -94,6 +95,8 @@ class Tensor:
     write: Callable[[NDArray[np.generic]], None]
     """Replace the values. The array may be kept or changed later by the caller: the framework takes a copy."""
 
+    shard: tuple[int, int] | None = None
+    """The first element in C order that this rank holds, and the one after the last. None: every rank holds all of them."""
     also: tuple[str, ...] = ()
     """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `state` too."""
     in_place: bool = False
@@ -108,6 +111,7 @@ class Tensor:
         The copy is NumPy's: an operation of PyTorch in the thread that copies would make a second pool of OpenMP threads.
         With more threads than cores GCC's OpenMP lets none of them spin while it waits, so every step is slower.
         """
+        part = self._here(part)
         if self.begin_copy is None:
             copy_elements(self.read(), part, target)
         else:
@@ -115,20 +119,31 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
+        """Of the whole tensor."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """The first element in C order that this rank holds, and the one after the last."""
+        return (0, math.prod(self.shape)) if self.shard is None else self.shard
+
+    def _here(self, part: slice) -> slice:
+        """Where these bytes of the tensor lie among those that this rank holds."""
+        before = self.held[0] * self.dtype.itemsize
+        return slice(part.start - before, part.stop - before)
 
     def memory(self, part: slice) -> NDArray[np.uint8] | None:
         """These bytes of the framework's own memory. None: it cannot be had, or does not have them in C order."""
         if not self.in_place or not (values := self.read()).flags.c_contiguous:
             return None
-        return values.reshape(-1).view(np.uint8)[part]
+        return values.reshape(-1).view(np.uint8)[self._here(part)]
 
     def blocks(self, part: slice) -> Iterator[NDArray[np.uint8]]:
         """These bytes of the values in C order, in blocks that follow one another.
 
         One block without a copy, or copies of at most BLOCK_BYTES where `read` has the values in another order.
         """
-        values = self.read()
+        values, part = self.read(), self._here(part)
         if values.flags.c_contiguous:
             yield values.reshape(-1).view(np.uint8)[part]
             return
@@ -140,7 +155,7 @@ class Tensor:
 
     def put(self, part: slice, values: NDArray[np.uint8]) -> None:
         """Replace these bytes of the values, in C order. Only where `in_place`."""
-        put_elements(self.read(), part, values)
+        put_elements(self.read(), self._here(part), values)
 
 
 def left_out(what: str) -> CheckpointError:
@@ -160,7 +175,7 @@ class Format(Generic[F]):
 
     `save(framework, path)` writes the parameters, the buffers and every optimizer slot to `path`: one plain
     file, or several in the same folder whose names begin with that of `path`; no folders. It runs on one rank alone, so
-    it must not communicate. It does not sync the files to storage, because the store does.
+    it must not communicate; but see `Framework.is_sharded`. It does not sync the files to storage, because the store does.
     `read(framework, path)` restores them, bit for bit, in a framework that was built in the same way. It executes
     nothing that it finds in the files; above all it loads no pickle. It raises where a part of the state is missing.
     """
@@ -198,6 +213,10 @@ class Framework(ABC):
 
     biased_variance: ClassVar[bool] = False
     """Whether running variances follow the variance of the batch itself, rather than n / (n - 1) times it."""
+
+    is_sharded: ClassVar[bool] = False
+    """Whether each rank holds a shard of model and optimizer. Then `held`, `tensors`, `predict` and a format's `save` gather
+    what other ranks hold: every rank must call them, equally often, and rank 0 alone writes the format's files."""
 
     before_update: Callable[[], None] | None = None
     """Called by every step when its gradients are known and before parameters and optimizer slots change. None: no
@@ -251,7 +270,7 @@ class Framework(ABC):
         """The network's logits, in evaluation mode: with running statistics and without dropout.
 
         `inputs` are as in `step`, with any n from 1. The shape is (n, classes), of tokens (n, length, classes).
-        Communicates with no other rank.
+        Communicates with no other rank, unless `is_sharded`.
         """
 
     @abstractmethod
@@ -349,7 +368,7 @@ class Framework(ABC):
             raise ValueError(f"{type(self).__name__} has no {part} to forget")
         tensors = {tensor.name: tensor for tensor in self.state()}
         for name in _slots(tensors):
-            tensors[name].write(np.zeros(tensors[name].shape, tensors[name].dtype))
+            tensors[name].write(np.zeros_like(tensors[name].read()))
 
     @abstractmethod
     def device(self) -> str:

@@ -29,6 +29,7 @@ from ckptbench.matrix.registry import (
     WHOLE,
     Optimizer,
     Precision,
+    environment_of,
     formats_of,
     undisturbed_recovery,
 )
@@ -243,7 +244,8 @@ class Cell:
     def environment(self) -> str:
         """Name of the environment in which the cell runs; its lock is `envs/<name>.txt`."""
         own = RECOVERIES[self.recovery.name].own_environment
-        packages = f"{self.framework}_{self.recovery.name}" if own else self.framework
+        framework = environment_of(self.framework)
+        packages = f"{framework}_{self.recovery.name}" if own else framework
         return packages if self.accelerator == "cpu" else f"{packages}-{self.accelerator}"
 
     def to_json(self) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class FrameworkEntry:
     recipe: str | None = None
     """What compiles a part of its environment: a file of the repository. A change of the file makes the environment
     anew. None: every package of the lock is installed as it is."""
+    environment: str | None = None
+    """The framework in whose environment it runs. None: its own."""
     offers: tuple[str, ...] = ()
     """What it has beyond SGD in fp32 on images: members of BEYOND."""
     unfolds: bool = False
@@ -52,8 +54,8 @@ class FrameworkEntry:
 
     @property
     def optional(self) -> bool:
-        """Whether a config must name it, or `all`, to get it: compiling takes minutes and a compiler."""
-        return self.recipe is not None
+        """Whether a config must name it, or `all`, to get it: it trains by the code of another framework in another way."""
+        return self.recipe is not None or self.environment is not None
 
 
 Optimizer = Literal["sgd", "adamw"]
@@ -108,6 +110,16 @@ FRAMEWORKS = Registry(
             label="Horovod (PyTorch)",
             color="#56B4E9",
             marker="D",
+        ),
+        "pytorch_fsdp": FrameworkEntry(
+            location="ckptbench.frameworks.fsdp.pytorch:PyTorchFsdp",
+            formats=("torch_save",),
+            omissions=("position", "momentum", "random", "statistics"),
+            environment="pytorch",
+            offers=("adamw", "bf16", "tokens"),
+            label="PyTorch FSDP2",
+            color="#E69F00",
+            marker="P",
         ),
         "horovod_tensorflow": FrameworkEntry(
             location="ckptbench.frameworks.horovod.tensorflow:HorovodTensorFlow",
@@ -229,13 +241,13 @@ STRATEGIES = Registry(
         ),
         "dcp": StrategyEntry(
             location="ckptbench.strategies.pytorch.dcp:Dcp",
-            frameworks=("pytorch",),
+            frameworks=("pytorch", "pytorch_fsdp"),
             formats=("dcp",),
             stages=("begun", "written"),
         ),
         "dcp_async": StrategyEntry(
             location="ckptbench.strategies.pytorch.dcp_async:DcpAsync",
-            frameworks=("pytorch",),
+            frameworks=("pytorch", "pytorch_fsdp"),
             formats=("dcp",),
             stages=("begun", "copied", "written"),
             blocking=False,
@@ -287,6 +299,11 @@ STRATEGIES = Registry(
 def load(location: str) -> Any:
     """The class at `module:class`, of an entry. Raises ImportError where a library that it needs is not installed."""
     return pkgutil.resolve_name(location)
+
+
+def environment_of(framework: str) -> str:
+    """The environment of this framework on CPU, without that of a recovery."""
+    return FRAMEWORKS[framework].environment or framework
 
 
 def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
@@ -386,7 +403,7 @@ RECOVERIES = {
         launcher="ckptbench.failures.recovery.torchrun:Torchrun",
         rank="ckptbench.failures.recovery.torchrun:TorchrunRank",
         starts_node=True,
-        frameworks=("pytorch",),
+        frameworks=("pytorch", "pytorch_fsdp"),
         options=_PATIENCE,
     ),
     "horovod_elastic": RecoveryEntry(

@@ -1,5 +1,7 @@
 """The strategy `async`: rank 0 copies model and optimizer and trains on, while a thread writes the copy.
 
+Where ranks hold shards (`pytorch_fsdp`), every rank does so with its own.
+
 Training waits for the copy alone. The memory is made before training and kept for all saves, because fresh memory costs
 several times the time of a copy.
 """
@@ -18,8 +20,6 @@ from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.image import Image
 from ckptbench.strategies.state_files import load_shares, save_own
 
-WRITING_RANK = 0
-
 
 class Asynchronous(Strategy):
     """Blocks until this rank's state is copied."""
@@ -29,13 +29,14 @@ class Asynchronous(Strategy):
         self._rank = context.world.rank
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._image: Image | None = None
+        self._writers = self._world.world_size if self._training_state.is_sharded else 1
 
     def ready(self) -> None:
-        if self._rank == WRITING_RANK:
-            self._image = Image(self._training_state, rank=0, world_size=1)
+        if self._rank < self._writers:
+            self._image = Image(self._training_state, self._rank, self._writers)
 
     def save(self, position: Position) -> Share:
-        assert (self._image is not None) == (self._rank == WRITING_RANK), "not ready"
+        assert (self._image is not None) == (self._rank < self._writers), "not ready"
         self._on_stage("begun")
         own = self._training_state.rank_state()
         if self._image is not None:

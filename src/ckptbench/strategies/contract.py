@@ -31,6 +31,10 @@ class TrainingState(Protocol):
     def formats(self) -> Mapping[str, Format]:  # type: ignore[type-arg]
         """The framework's own formats for files of model and optimizer, by name."""
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each rank holds a shard of model and optimizer, and a format's `save` gathers them."""
+
     def state(self) -> Sequence[Tensor]:
         """Model and optimizer, which are the same on every rank and which only an update changes."""
 

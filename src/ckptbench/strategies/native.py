@@ -1,5 +1,7 @@
 """The strategy `native`: rank 0 writes model and optimizer in the framework's own way while the other ranks wait.
 
+Where ranks hold shards (`pytorch_fsdp`), rank 0 gathers the whole state first, in memory of its host.
+
 Every rank also writes the state that only it has (running statistics, random generators: some hundred kilobytes), so
 that the version holds all that every rank needs to go on.
 """
@@ -23,7 +25,7 @@ class Native(Strategy):
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         files = [save_own(staging, self._world.rank, self._training_state.rank_state())]
-        if self._world.rank == 0:
+        if self._world.rank == 0 or self._training_state.is_sharded:
             files += self._save_state(staging)
         self._on_stage("written")
         return Share(captured=done(None), written={SHARED: done(tuple(files))})
@@ -31,6 +33,8 @@ class Native(Strategy):
     def _save_state(self, staging: Path) -> list[File]:
         format = self._training_state.formats[self._format]
         format.save(self._training_state, staging / format.filename)
+        if self._world.rank != 0:
+            return []  # it has only given its shard
         # A format may write several files, whose names begin with `filename`.
         names = sorted(path.name for path in staging.glob(f"{format.filename}*"))
         return [written_file(staging, name, "state", None) for name in names]

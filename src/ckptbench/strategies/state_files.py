@@ -108,7 +108,10 @@ def layout_of(tensor: Tensor) -> Layout:
 
 
 def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
-    """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name."""
+    """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name.
+
+    Of a tensor of which ranks hold shards it is the shard of this rank; the others are divided as `share_of` says.
+    """
     by_name = {tensor.name: tensor for tensor in tensors}
     names = [name for tensor in tensors for name in (tensor.name, *tensor.also)]
     if len(set(names)) < len(names):
@@ -116,12 +119,21 @@ def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tup
         raise CheckpointError(
             f"two tensors of the state are named {twice}: a file would hold only one of them"
         )
-    pieces = share_of([layout_of(tensor) for tensor in tensors], rank, world_size)
+    by_all = [layout_of(tensor) for tensor in tensors if tensor.shard is None]
+    shards = [(layout_of(tensor), tensor.shard) for tensor in tensors if tensor.shard is not None]
+    pieces = [
+        *(
+            Piece(tensor=each, start=start, stop=stop)
+            for each, (start, stop) in shards
+            if stop > start
+        ),
+        *share_of(by_all, rank, world_size),
+    ]
     return [(by_name[piece.tensor.name], piece) for piece in pieces]
 
 
 def load_shares(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
-    """Load the state from the shares of however many ranks wrote the version.
+    """Load the state from the shares of however many ranks wrote the version; of each tensor only what this rank holds.
 
     Each rank's own state follows `own_of`. Raises CheckpointError if the shares are not the whole state of this
     training_state.
@@ -129,7 +141,8 @@ def load_shares(version: Version, folder: Path, training_state: TrainingState, r
     tensors = {tensor.name: tensor for tensor in training_state.state()}
     shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
-        read_ahead(shares)
+        if not training_state.is_sharded:
+            read_ahead(shares)
         _check(tensors, shares)
         _assemble(tensors, shares)
     except OSError as error:
@@ -198,23 +211,32 @@ def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
     """Read shares that `_check` has passed into the tensors."""
     cut: dict[str, NDArray[np.uint8]] = {}
     for path in shares:
-        for piece, values in read_pieces(path, partial(_memory_of, tensors)):
+        for piece, values in read_pieces(
+            path, partial(_memory_of, tensors), partial(_held_of, tensors)
+        ):
             tensor = tensors[piece.tensor.name]
             if tensor.memory(piece.bytes) is not None:
                 continue  # it was read there
+            held = Piece(tensor=piece.tensor, start=tensor.held[0], stop=tensor.held[1])
             if tensor.in_place:
                 tensor.put(piece.bytes, values)
-            elif piece.is_whole:
+            elif piece == held:
                 _write(tensor, values)
             else:
-                whole = cut.setdefault(tensor.name, np.empty(tensor.nbytes, np.uint8))
-                whole[piece.bytes] = values
-    for name, whole in cut.items():
-        _write(tensors[name], whole)
+                own = cut.setdefault(tensor.name, np.empty(held.nbytes, np.uint8))
+                before = held.bytes.start
+                own[piece.bytes.start - before : piece.bytes.stop - before] = values
+    for name, own in cut.items():
+        _write(tensors[name], own)
 
 
 def _write(tensor: Tensor, values: NDArray[np.uint8]) -> None:
-    tensor.write(values.view(tensor.dtype).reshape(tensor.shape))
+    shape = tensor.shape if tensor.shard is None else tensor.read().shape
+    tensor.write(values.view(tensor.dtype).reshape(shape))
+
+
+def _held_of(tensors: Mapping[str, Tensor], piece: Piece) -> Piece:
+    return piece.within(*tensors[piece.tensor.name].held)
 
 
 def _memory_of(tensors: Mapping[str, Tensor], piece: Piece) -> NDArray[np.uint8] | None:

@@ -20,8 +20,7 @@ def evaluate(framework: Framework, dataset: Dataset, shard: range, epoch: int) -
     """Evaluate the test samples of `shard`. The event is of the end of this epoch. Of tokens each one counts."""
     start_ns = clock()
     loss_sum, correct, counted = 0.0, 0, 0
-    of_a_sample = dataset.classes * dataset.test_labels[:1].size
-    batch = max(1, min(EVALUATION_BATCH, MOST_LOGITS // of_a_sample))
+    batch = _samples_at_once(dataset)
     for first in range(shard.start, shard.stop, batch):
         indices = np.arange(first, min(first + batch, shard.stop))
         inputs, labels = dataset.batch("test", indices)
@@ -39,6 +38,21 @@ def evaluate(framework: Framework, dataset: Dataset, shard: range, epoch: int) -
         loss_sum=loss_sum,
         correct=correct,
     )
+
+
+def predict_as_often(framework: Framework, dataset: Dataset, own: int, longest: int) -> None:
+    """Predict a sample for each batch that the rank with the most samples has beyond this rank, whose own number is `own`.
+
+    A framework whose ranks hold shards gathers them at every prediction.
+    """
+    batch = _samples_at_once(dataset)
+    for _ in range(-(-longest // batch) - -(-own // batch)):
+        framework.predict(dataset.batch("test", np.arange(1))[0])
+
+
+def _samples_at_once(dataset: Dataset) -> int:
+    of_a_sample = dataset.classes * dataset.test_labels[:1].size
+    return max(1, min(EVALUATION_BATCH, MOST_LOGITS // of_a_sample))
 
 
 def cross_entropy_sum(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float:

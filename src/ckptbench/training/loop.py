@@ -28,7 +28,7 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.ablation import Ablation
-from ckptbench.training.evaluation import evaluate
+from ckptbench.training.evaluation import evaluate, predict_as_often
 from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
 from ckptbench.training.state_digester import StateDigester
@@ -385,14 +385,15 @@ class Trainer:
 
     def _evaluate(self, epoch: int) -> None:
         """Evaluate this rank's shard of the test set. The analysis adds the shards up, so no rank waits for another."""
-        shard = evaluation_shard(
-            len(self._dataset.test_labels),
-            self._world.rank,
-            self._world.world_size,
-            self._plan.training.test_samples,
+        ranks, limit = self._world.world_size, self._plan.training.test_samples
+        shard, longest = (
+            evaluation_shard(len(self._dataset.test_labels), rank, ranks, limit)
+            for rank in (self._world.rank, ranks - 1)
         )
         if len(shard):
             self._recorder.write(evaluate(self._framework, self._dataset, shard, epoch))
+        if self._framework.is_sharded:
+            predict_as_often(self._framework, self._dataset, len(shard), len(longest))
 
 
 def _optimizer(cell: Cell, training: Training) -> Optimizer:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS, environment_of
 
 from .client import LOG, SERVER
 
@@ -32,9 +32,10 @@ def warm_environments() -> Path:
     folder = _new_folder()
     own_code = {"PYTHONPATH": str(ROOT / "src")}
     for name, framework in FRAMEWORKS.items():
-        if (COLD / name / "ready.json").exists():
+        cold = COLD / environment_of(name)
+        if (cold / "ready.json").exists():
             module = framework.location.partition(":")[0]
-            _lay_out(folder / name, COLD / name, (module,), own_code)
+            _lay_out(folder / name, cold, (module,), own_code)
     for name in ("data", "wheels"):
         (folder / name).symlink_to(COLD / name)
     return folder

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import functools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -107,16 +108,18 @@ class PyTorch(Framework):
         with torch.no_grad():
             for name, parameter in self._parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
+        self._forward = self._wrapped()
         self.optimizer = self._optimizer(optimizer)
         self._slots = SLOTS[type(optimizer)]
         # Zeros give the same first update as no slots, and a load needs the slots to exist.
         for parameter in self.module.parameters():
             self.optimizer.state[parameter] = {
-                slot: torch.zeros_like(parameter) if slot != COUNTER else parameter.new_zeros(())
+                slot: torch.zeros_like(parameter)
+                if slot != COUNTER
+                else torch.zeros((), device=self._device)
                 for slot in self._slots
             }
         self._loss = nn.CrossEntropyLoss()
-        self._forward = self._wrapped() if self._world.world_size > 1 else self.module
 
     def _optimizer(self, settings: Optimizer) -> torch.optim.Optimizer:
         if isinstance(settings, Sgd):
@@ -143,13 +146,15 @@ class PyTorch(Framework):
         )
 
     def _wrapped(self) -> nn.Module:
-        """The module in DistributedDataParallel, which in deterministic mode must not rebuild its buckets.
+        """The module in DistributedDataParallel if there are several ranks. In deterministic mode it must not rebuild its buckets.
 
         By default DistributedDataParallel rebuilds the buckets of gradients after the first step, in the order in which
         the gradients came. With three ranks or more, other buckets mean another order of sums, so the first step after
         a restart would differ from the same step of the uninterrupted run. It does not rebuild buckets while it
         searches for unused parameters (`Reducer::should_rebuild_buckets`).
         """
+        if self._world.world_size == 1:
+            return self.module
         return nn.parallel.DistributedDataParallel(
             self.module, find_unused_parameters=torch.are_deterministic_algorithms_enabled()
         )
@@ -236,10 +241,22 @@ class PyTorch(Framework):
                 raise left_out(f"the optimizer has the slots {', '.join(sorted(slots))}")
 
     def held(self) -> Arrays:
-        model = {f"model/{name}": _array(tensor) for name, tensor in self._parameters()}
-        buffers = {f"model/{name}": _array(tensor) for name, tensor in self._buffers()}
+        model = {f"model/{name}": self._whole(tensor) for name, tensor in self._parameters()}
+        buffers = {f"model/{name}": self._whole(tensor) for name, tensor in self._buffers()}
         slots = self.slots_of(dict(self._parameters()))
-        return {**model, **buffers, **{name: _array(slot) for name, slot in slots.items()}}
+        return {**model, **buffers, **{name: self._whole(slot) for name, slot in slots.items()}}
+
+    def _whole(self, tensor: torch.Tensor) -> NDArray[np.generic]:
+        """A copy of all values on the host."""
+        return _array(tensor)
+
+    def _own(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The values that this rank holds."""
+        return tensor
+
+    def _shard(self, tensor: torch.Tensor) -> tuple[int, int] | None:
+        """See `Tensor.shard`."""
+        return None
 
     def state(self) -> list[Tensor]:
         parameters = dict(self._parameters())
@@ -248,7 +265,7 @@ class PyTorch(Framework):
             **{f"model/{name}": parameter for name, parameter in parameters.items()},
             **self.slots_of(parameters),
         }
-        tied = _by_memory(named)
+        tied = _by_memory(named, self._own)
         return [self._tensor(named[names[0]], memory, names) for memory, names in tied.items()]
 
     def _tensor(self, tensor: torch.Tensor, memory: _Memory, names: list[str]) -> Tensor:
@@ -256,7 +273,9 @@ class PyTorch(Framework):
         known = self._tensors.get(names[0])
         if known is None or known[0] != (memory, names):
             # What is kept holds its memory, so no other tensor can come to lie there.
-            found = (memory, names), _tensor(names, tensor, self._copying)
+            made = _tensor(names, self._own(tensor), self._copying)
+            whole = replace(made, shape=tuple(tensor.shape), shard=self._shard(tensor))
+            found = (memory, names), whole
             known = self._tensors[names[0]] = found
         return known[1]
 
@@ -337,7 +356,7 @@ class PyTorch(Framework):
     def load_flat_state(self, state: StateDict) -> None:
         with torch.no_grad():
             for name, tensor in self.flat_state().items():
-                _check_shape(name, state[name], tensor)
+                check_shape(name, state[name], tensor)
                 tensor.copy_(state[name])
 
 
@@ -352,11 +371,15 @@ def _be_deterministic() -> None:
 _Memory = tuple[Any, ...]
 
 
-def _by_memory(named: Mapping[str, torch.Tensor]) -> dict[_Memory, list[str]]:
-    """The names of each tensor by where it lies: tied ones have several. Empty ones lie nowhere."""
+def _by_memory(
+    named: Mapping[str, torch.Tensor],
+    own: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
+) -> dict[_Memory, list[str]]:
+    """The names of each tensor by where what it has in this process (`own`) lies: tied ones have several. Empty ones lie nowhere."""
     found: dict[_Memory, list[str]] = {}
-    for name, each in named.items():
-        memory = each.data_ptr() or name, each.shape, each.stride(), each.dtype
+    for name, tensor in named.items():
+        each = own(tensor)
+        memory = each.data_ptr() or id(tensor), each.shape, each.stride(), each.dtype
         found.setdefault(memory, []).append(name)
     return found
 
@@ -436,10 +459,10 @@ def _load_torch(framework: PyTorch, path: Path) -> None:
     for name, parameter in framework.module.named_parameters():
         for slot, tensor in framework.optimizer.state[parameter].items():
             wanted = parameter if slot != COUNTER else parameter.new_empty(())
-            _check_shape(f"the slot {slot} of {name}", tensor, wanted)
+            check_shape(f"the slot {slot} of {name}", tensor, wanted)
 
 
-def _check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
+def check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
     if found.shape != wanted.shape:
         raise ValueError(f"{name} has shape {tuple(found.shape)}, not {tuple(wanted.shape)}")
 

@@ -43,8 +43,9 @@ def module_of(network: arch.Network) -> nn.Module:
 def named_tensors(module: nn.Module, members: str) -> Iterator[tuple[str, torch.Tensor]]:
     """The `_parameters` or `_buffers` of all modules by the network's names. PyTorch's counter of batches is left out."""
     for each in module.modules():
-        names = _NAMES.get(type(each), {})
-        for own, tensor in getattr(each, members).items() if names else ():
+        # `fully_shard` gives a module a class of its own, which inherits from the one that it had.
+        names = next((names for kind, names in _NAMES.items() if isinstance(each, kind)), {})
+        for own, tensor in getattr(each, members).items() if hasattr(each, "network_name") else ():
             if own in names and tensor is not None:
                 yield f"{each.network_name}.{names[own]}", tensor
 

@@ -1,6 +1,7 @@
 """The strategy `dcp`: every rank writes its part with `torch.distributed.checkpoint.save` while training waits.
 
-DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among them, by bytes, and cuts none. Each rank adds
+DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among them, by bytes, and cuts none; shards are written
+by the rank that holds them. Each rank adds
 a file with the states of its random generators.
 
 - Running statistics are named by rank: under one name, as in the documentation's examples, a version would hold a mix that

@@ -1,6 +1,6 @@
 """The strategy `dcp_async`: `torch.distributed.checkpoint.async_save` writes a copy while training goes on.
 
-Every rank copies the whole state ("staging"). Then DCP divides the writing among the ranks as with [`dcp`](#dcp), whose
+Every rank copies all that it holds ("staging"). Then DCP divides the writing among the ranks as with [`dcp`](#dcp), whose
 traps it has too. The copy is awaited before the next forward pass, because that changes running statistics.
 
 - `checkpointer`: a `thread` of the rank writes, or a `process` of its own, which gets the copy through shared memory. It

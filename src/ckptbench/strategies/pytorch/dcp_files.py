@@ -142,9 +142,8 @@ def _check(index: Any, names: Collection[str]) -> None:
     for name, entry in index.state_dict_metadata.items():
         if not isinstance(entry, TensorStorageMetadata):
             raise TypeError(f"{name} is no tensor, but {type(entry).__name__}")
-        whole = ChunkStorageMetadata(offsets=torch.Size([0] * len(entry.size)), sizes=entry.size)
-        if entry.chunks != [whole]:
-            # DCP would leave elements that no part holds as they are. It cuts none of the tensors that are written here.
+        if not _is_whole(entry):
+            # DCP would leave elements that no part holds as they are.
             raise ValueError(f"{name} is not there as a whole")
     for place in index.storage_data.values():
         if not isinstance(place, _StorageInfo) or place.transform_descriptors:
@@ -153,3 +152,17 @@ def _check(index: Any, names: Collection[str]) -> None:
             raise ValueError(
                 f"a tensor lies in {place.relative_path}, which is no file of the version"
             )
+
+
+def _is_whole(entry: TensorStorageMetadata) -> bool:
+    """Whether the parts hold every element once: a part is the whole tensor, or some rows of it, as shards are."""
+    begin = torch.Size([0] * len(entry.size))
+    if entry.chunks == [ChunkStorageMetadata(offsets=begin, sizes=entry.size)]:
+        return True
+    reached = 0
+    for part in sorted(entry.chunks, key=lambda part: (tuple(part.offsets), tuple(part.sizes))):
+        of_rows = (reached, *begin[1:]), entry.size[1:]
+        if (tuple(part.offsets), part.sizes[1:]) != of_rows or not entry.size:
+            return False
+        reached += part.sizes[0]
+    return entry.size[:1] == (reached,)

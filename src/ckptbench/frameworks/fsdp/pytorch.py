@@ -1,0 +1,121 @@
+"""PyTorch with FSDP2 (`fully_shard`): every rank holds a shard of parameters and optimizer slots; gloo on CPU, NCCL on GPUs.
+
+Each tensor is cut along its first dimension into as many parts as there are ranks, of which the last may be smaller or empty.
+Each layer of the network gathers its parameters when they are needed and drops them again. Gradients are those of
+DistributedDataParallel, bit for bit with two ranks; with more ranks they are summed in another order. Every rank keeps its own
+running statistics, unlike under DistributedDataParallel. Deterministic mode is that of PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from ckptbench.frameworks.contract import Format
+from ckptbench.frameworks.pytorch.framework import PyTorch, check_shape
+
+
+class PyTorchFsdp(PyTorch):
+    """One rank. A single rank has a process group too, which FSDP2 needs, and holds all of every tensor."""
+
+    formats: ClassVar[dict[str, Format[PyTorchFsdp]]]  # type: ignore[assignment]  # filled at the end of the file
+    is_sharded = True
+
+    def _connect(self) -> None:
+        if self._world.world_size == 1:
+            dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        super()._connect()
+
+    def _wrapped(self) -> nn.Module:
+        """The module, whose parameters become DTensors. A layer that shares a parameter with another is left to the root."""
+        mesh = init_device_mesh(self._device.type, (self._world.world_size,))
+        used = Counter(id(each) for layer in self.module for each in layer.parameters())
+        for layer in self.module:
+            own = [used[id(each)] for each in layer.parameters()]
+            if own and max(own) == 1:
+                fully_shard(layer, mesh=mesh)
+        # A root keeps what it has gathered unless it is told otherwise: the network's parameters would then be no shards
+        # after `predict`.
+        return fully_shard(self.module, mesh=mesh, reshard_after_forward=True)
+
+    def _whole(self, tensor: torch.Tensor) -> NDArray[np.generic]:
+        return super()._whole(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
+
+    def _own(self, tensor: torch.Tensor) -> torch.Tensor:
+        return own_of(tensor)
+
+    def _shard(self, tensor: torch.Tensor) -> tuple[int, int] | None:
+        if not isinstance(tensor, DTensor):
+            return None
+        rows = _rows(tensor)
+        size = math.prod(tensor.shape[1:])
+        return rows.start * size, rows.stop * size
+
+    def close(self) -> None:
+        super().close()
+        if self._world.world_size == 1:
+            dist.destroy_process_group()
+
+
+def own_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The shard of a DTensor that this rank holds; any other tensor as it is."""
+    return tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _rows(tensor: DTensor) -> slice:
+    """Of the whole tensor, those that this rank holds."""
+    shape, offset = compute_local_shape_and_global_offset(
+        tensor.shape, tensor.device_mesh, tensor.placements
+    )
+    return slice(offset[0], offset[0] + shape[0])
+
+
+def _save_torch(framework: PyTorchFsdp, path: Path) -> None:
+    """Gather the state in the memory of rank 0's host, and write it there."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    model, optimizer = get_state_dict(framework.module, framework.optimizer, options=options)
+    if dist.get_rank() != 0:
+        return  # it has got nothing
+    for _, (first, *others) in _names(framework.module):  # else a tied tensor would be there twice
+        model.update((name, model[first]) for name in others)
+    torch.save({"model": model, "optimizer": optimizer}, path)
+
+
+def _names(module: nn.Module) -> list[tuple[nn.Parameter, list[str]]]:
+    """Every parameter with its names: tied ones have several."""
+    found: dict[nn.Parameter, list[str]] = defaultdict(list)
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        found[parameter].append(name)
+    return list(found.items())
+
+
+def _load_torch(framework: PyTorchFsdp, path: Path) -> None:
+    """Of each tensor, only the pages with this rank's shard are read from the file."""
+    state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    for name, tensor in framework.module.state_dict().items():
+        _put(name, state["model"][name], tensor)
+    for parameter, (name, *_) in _names(framework.module):
+        for slot, tensor in framework.optimizer.state[parameter].items():
+            _put(f"the {slot} of {name}", state["optimizer"]["state"][name][slot], tensor)
+
+
+@torch.no_grad()
+def _put(name: str, whole: torch.Tensor, tensor: Any) -> None:
+    check_shape(name, whole, tensor)
+    own_of(tensor).copy_(whole[_rows(tensor)] if isinstance(tensor, DTensor) else whole)
+
+
+PyTorchFsdp.formats = {"torch_save": Format("model.pt", _save_torch, _load_torch)}

@@ -1,0 +1,90 @@
+"""What `test_shards.py` asks of a framework whose ranks hold shards; run by `ranks.run_scenario` as one process a rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from scenario import open_strategy, strategies_of, varied_weights
+from scenarios import main
+
+from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.version import read_version, version_name
+from ckptbench.frameworks.contract import AdamW, Arrays, Framework
+from ckptbench.frameworks.pytorch import PyTorch
+from ckptbench.matrix.networks.transformers import gpt
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.matrix.registry import FRAMEWORKS, NATIVE, formats_of, load
+from ckptbench.runs.position import Position
+from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.world.ranks import RankContext
+
+VOCABULARY, LENGTH = 257, 6
+"""No number of ranks divides this prime."""
+NETWORK = gpt(vocabulary=VOCABULARY, most=LENGTH, width=8, layers=2, heads=2)
+"""Its head is tied to its embedding."""
+STEPS, SEQUENCES = 3, 2
+SAVED = Position(step=STEPS, epoch=0, step_in_epoch=STEPS)
+
+
+def strategies(framework: str) -> list[str]:
+    return [NATIVE.name, *strategies_of(framework)]
+
+
+def shards(
+    framework: str, world: RankContext, folder: Path, *, written: str | None = None
+) -> Arrays:
+    """Model and optimizer, whole: after some steps (`sharded`), after the same steps with DistributedDataParallel (`whole`), and
+    by strategy as loaded from its version in the folder `written`, by however many ranks. Versions of this training are in `folder`.
+
+    `bytes`: of what this rank holds of each tensor.
+    """
+    joined: Framework = load(FRAMEWORKS[framework].location).join(world, seed=5, deterministic=True)
+    _train(joined, world)
+    for name in strategies(framework):
+        saving = _open(name, framework, joined, world, folder)
+        saving.ready()
+        saving.save(SAVED)
+        saving.close(complete=True)
+    sizes = [(each.held[1] - each.held[0]) * each.dtype.itemsize for each in joined.state()]
+    found = {**_in("sharded", joined.held()), "bytes": np.asarray(sizes)}
+    for name in strategies(framework) if written is not None else ():
+        _build(joined)
+        version = read_version(Path(str(written)) / name / version_name(STEPS))
+        _open(name, framework, joined, world, Path(str(written))).load(version)
+        found |= _in(name, joined.held())
+    whole = PyTorch(world)  # in the process group of the other
+    _train(whole, world)
+    return {**found, **_in("whole", whole.held())}
+
+
+def _build(framework: Framework) -> None:
+    framework.build(NETWORK, varied_weights(NETWORK), AdamW(learning_rate=0.01, weight_decay=0.1), SEQUENCES)  # fmt: skip
+
+
+def _train(framework: Framework, world: RankContext) -> None:
+    _build(framework)
+    for step in range(STEPS):
+        drawn = np.random.default_rng((step, world.rank))
+        tokens = drawn.integers(VOCABULARY, size=(SEQUENCES, LENGTH + 1))
+        framework.step(tokens[:, :-1].copy(), tokens[:, 1:].copy())
+
+
+def _open(
+    name: str, framework: str, joined: Framework, world: RankContext, folder: Path
+) -> TimedCheckpointer:
+    return open_strategy(
+        PluginSpec(name),
+        joined,
+        world,
+        format=formats_of(framework, name)[0],
+        store=CheckpointStore(folder / name, keep=1),
+    )
+
+
+def _in(group: str, found: Arrays) -> Arrays:
+    return {f"{group}/{name}": array for name, array in found.items()}
+
+
+if __name__ == "__main__":
+    main({"shards": shards})
