@@ -157,12 +157,14 @@ ALONE = {
 }
 SOFTMAX = {"model": "linear", "size": 4, "steps": 20, "adamw": True, "weight_decay": 0.1}
 FIRST = {"model": "gpt_tiny", "size": 4, "steps": 1, "adamw": True}
+TOGETHER = {**FIRST, "steps": 4, "weight_decay": 0.1}
 WITH_ADAMW = {
     "softmax": ["train", SOFTMAX],
     "first": ["train", FIRST],
     "first_decayed": ["train", {**FIRST, "weight_decay": 0.1}],
     "gpt": ["train", {**FIRST, "steps": 6}],
     "llama": ["train", {**FIRST, "model": "llama_tiny", "steps": 6}],
+    "tokens": ["train", TOGETHER],
     "moments": ["moments", {"model": "gpt_tiny", "adamw": True}],
 }
 """Parts of ALONE of the frameworks that have AdamW and the layers of networks of tokens."""
@@ -211,6 +213,8 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, in
             "whole": ["train", WHOLE],
             "head": ["head", {}],
         }
+        if framework in OF_TOKENS:
+            parts["tokens"] = ["train", TOGETHER]
         if "first_update" in FRAMEWORKS[framework].omissions:
             parts["first_update"] = ["forget", {"part": "first_update"}]
         if CLEARING[0] == framework:
@@ -453,6 +457,20 @@ def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
         assert np.array_equal(first[f"model/{name}"], second[f"model/{name}"]), name
     assert np.allclose((first["losses"] + second["losses"]) / 2, whole["losses"], rtol=1e-4)
     assert not np.allclose(first["losses"], second["losses"]), "both ranks saw the same samples"
+
+
+@pytest.mark.parametrize("framework", OF_TOKENS)
+def test_two_ranks_follow_one_on_tokens_with_adamw(
+    alone: Callable[[str, str], Found],
+    together: Callable[[str, str, int], list[Found]],
+    framework: str,
+) -> None:
+    whole, (first, second) = alone(framework, "tokens"), together(framework, "tokens", 2)
+    for name in network_of("gpt_tiny").parameters():
+        for key in (f"model/{name}", f"optimizer/{name}", f"optimizer/{name}.second_moment"):
+            assert np.array_equal(first[key], second[key]), key
+        assert agree(whole[f"optimizer/{name}"], first[f"optimizer/{name}"]) < 1e-2, name
+    assert np.allclose((first["losses"] + second["losses"]) / 2, whole["losses"], rtol=1e-4)
 
 
 @pytest.mark.parametrize("ranks", [1, 2] if FULL else [2])

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ckptbench.common.errors import LaunchError
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
+    SECOND_MOMENT,
     Arrays,
     Format,
     Framework,
@@ -38,6 +39,7 @@ from ckptbench.frameworks.tensorflow.network import (
     array_of,
     keras_layout,
     keras_model,
+    tables_of,
     variables_of,
 )
 from ckptbench.matrix.networks import layers as arch
@@ -57,7 +59,7 @@ class TensorFlow(Framework):
     formats: ClassVar[dict[str, Format[TensorFlow]]]
     biased_variance = True
     model: keras.Model
-    optimizer: keras.optimizers.SGD
+    optimizer: keras.optimizers.Optimizer
     checkpoint: tf.train.Checkpoint
     _strategy: tf.distribute.Strategy
 
@@ -91,26 +93,42 @@ class TensorFlow(Framework):
         precision: Precision = "fp32",
     ) -> None:
         """See `Framework.build`. The step is traced when it first runs, because the size of images is unknown before."""
-        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
         with self._strategy.scope():
-            self.model = keras_model(network)
+            self.model = _in_precision(precision, network)
+            self._parameters = variables_of(self.model, network.parameters())
             self._auxiliary_weights = network.auxiliary_weights
-            self.optimizer = keras.optimizers.SGD(
-                float(optimizer.learning_rate), momentum=float(optimizer.momentum)
-            )
+            self.optimizer = self._optimizer(optimizer)
             self.optimizer.build(self.model.trainable_variables)
             # Compiled, so that Keras' own formats store the optimizer too.
             self.model.compile(optimizer=self.optimizer, jit_compile=False)
-        self._parameters = variables_of(self.model, network.parameters())
+        self._tables = tables_of(network)
         self._buffers = variables_of(self.model, network.buffers())
         for name, variable in self._parameters.items():
-            variable.assign(keras_layout(weights[name]))
+            variable.assign(keras_layout(weights[name], is_table=name in self._tables))
         self._seed_dropouts()
         self.checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
-        self._train = self._traced_step(optimizer.weight_decay)
+        self._train = self._traced_step(
+            optimizer.weight_decay if isinstance(optimizer, Sgd) else 0.0
+        )
         self._predict = _traced(
             lambda images: self._outputs(images, training=False)[0], reduce_retracing=True
         )
+
+    def _optimizer(self, settings: Optimizer) -> keras.optimizers.Optimizer:
+        rate = float(settings.learning_rate)
+        if isinstance(settings, Sgd):
+            return keras.optimizers.SGD(rate, momentum=float(settings.momentum))
+        optimizer = keras.optimizers.AdamW(
+            rate,
+            weight_decay=float(settings.weight_decay),
+            beta_1=settings.beta1,
+            beta_2=settings.beta2,
+            epsilon=settings.epsilon,
+        )
+        optimizer.exclude_from_weight_decay(
+            [variable for name, variable in self._parameters.items() if not arch.is_decayed(name)]
+        )
+        return optimizer
 
     def _seed_dropouts(self) -> None:
         """Give each rank its own seeds. The strategy would give every rank the seeds that rank 0 drew."""
@@ -125,7 +143,8 @@ class TensorFlow(Framework):
     def _outputs(self, images: tf.Tensor, *, training: bool) -> list[tf.Tensor]:
         """The logits, and behind them those of auxiliary heads. What a traced function does not use is not computed."""
         outputs = self.model(images, training=training)
-        return outputs if self._auxiliary_weights else [outputs]
+        of_each = outputs if self._auxiliary_weights else [outputs]
+        return [tf.cast(logits, tf.float32) for logits in of_each]
 
     def _traced_step(self, weight_decay: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
         variables = self.model.trainable_variables
@@ -139,7 +158,9 @@ class TensorFlow(Framework):
                 minimized = loss
                 for weight, of_head in zip(self._auxiliary_weights, of_heads, strict=True):
                     minimized = minimized + weight * of_head
-            gradients = tape.gradient(minimized, [variable.value for variable in variables])
+            found = tape.gradient(minimized, [variable.value for variable in variables])
+            # Of a table they come as those of its single vectors.
+            gradients = [tf.convert_to_tensor(gradient) for gradient in found]
             if self.average is not None:
                 gradients = self._averaged(gradients)
             if weight_decay:
@@ -202,24 +223,41 @@ class TensorFlow(Framework):
         """Nothing to do: when this process ends, collectives of the others fail with UnavailableError."""
 
     def momentum_scale(self) -> float:
-        """Keras' slots hold the momentum that `Sgd` defines, times -learning_rate."""
+        """Keras' slots hold the momentum that `Sgd` defines, times -learning_rate, and AdamW's moments as they are."""
+        if isinstance(self.optimizer, keras.optimizers.AdamW):
+            return 1.0
         return float(-1 / self.optimizer.learning_rate.numpy())
 
     def held(self) -> Arrays:
         """Under `optimizer/` there are also `optimizer/iteration` and `optimizer/learning_rate`."""
         variables = {**self._parameters, **self._buffers}
         return {
-            **{f"model/{name}": array_of(variable) for name, variable in variables.items()},
-            **{f"optimizer/{name}": array_of(slot) for name, slot in self._momenta().items()},
+            **{f"model/{name}": self._array(name, each) for name, each in variables.items()},
+            **{
+                f"optimizer/{name}": self._array(name.removesuffix(SECOND_MOMENT), slot)
+                for name, slot in self._slots().items()
+            },
             "optimizer/iteration": array_of(self.optimizer.iterations),
             "optimizer/learning_rate": array_of(self.optimizer.learning_rate),
         }
 
-    def _momenta(self) -> dict[str, keras.Variable]:
-        """Momentum slots by the name of their parameter. Keras makes none if the momentum is zero."""
+    def _array(self, name: str, variable: keras.Variable) -> NDArray[np.generic]:
+        return array_of(variable, is_table=name in self._tables)
+
+    def _slots(self) -> dict[str, keras.Variable]:
+        """Slots by the name of their parameter, second moments with SECOND_MOMENT behind it.
+
+        Keras makes none for SGD if the momentum is zero.
+        """
         names = {variable.path: name for name, variable in self._parameters.items()}
-        slots = zip(self.model.trainable_variables, self.optimizer.momentums, strict=False)
-        return {names[variable.path]: slot for variable, slot in slots}
+        ordered = [names[variable.path] for variable in self.model.trainable_variables]
+        if not isinstance(self.optimizer, keras.optimizers.AdamW):
+            return dict(zip(ordered, self.optimizer.momentums, strict=False))
+        second = (f"{name}{SECOND_MOMENT}" for name in ordered)
+        return {
+            **dict(zip(ordered, self.optimizer._momentums, strict=True)),
+            **dict(zip(second, self.optimizer._velocities, strict=True)),
+        }
 
     @property
     def native(self) -> dict[str, Any]:
@@ -231,14 +269,14 @@ class TensorFlow(Framework):
 
     def _variables(self) -> dict[str, keras.Variable]:
         """Those of `state` by name. Raises CheckpointError if the optimizer has others."""
-        momenta, own = self.optimizer.momentums, self.optimizer.variables
-        if len(momenta) not in (0, len(self._parameters)) or len(own) != len(momenta) + 2:
+        slots, own = self._slots(), self.optimizer.variables
+        if len(slots) % len(self._parameters) or len(own) != len(slots) + 2:
             raise left_out(
                 f"the optimizer has {len(own)} variables for {len(self._parameters)} parameters"
             )
         return {
             **{f"model/{name}": variable for name, variable in self._parameters.items()},
-            **{f"optimizer/{name}": slot for name, slot in self._momenta().items()},
+            **{f"optimizer/{name}": slot for name, slot in slots.items()},
             "optimizer/iteration": self.optimizer.iterations,
             "optimizer/learning_rate": self.optimizer.learning_rate,
         }
@@ -278,6 +316,16 @@ class TensorFlow(Framework):
     def close(self) -> None:
         """Wait for all ranks: one that stayed on longer would find the coordination service gone."""
         self.barrier()
+
+
+def _in_precision(precision: Precision, network: arch.Network) -> keras.Model:
+    """The model. With `bf16` its layers compute in bfloat16 and have float32 variables."""
+    usual = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bf16" else usual)
+    try:
+        return keras_model(network)
+    finally:
+        keras.config.set_dtype_policy(usual)
 
 
 def _traced(function: Callable[..., Any], *, reduce_retracing: bool = False) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ckptbench.matrix.networks import layers as arch
 
-# For the last part of a tensor's name in the network: Keras' attribute of the layer.
+# For the last part of a tensor's name in the network: Keras' attribute of the layer, and of layers that have another.
 _ATTRIBUTES = {
     "kernel": "kernel",
     "bias": "bias",
@@ -20,22 +20,44 @@ _ATTRIBUTES = {
     "mean": "moving_mean",
     "variance": "moving_variance",
 }
+_OTHERS = {
+    (layers.Embedding, "kernel"): "embeddings",
+    (layers.RMSNormalization, "scale"): "scale",
+}
 
 
 def keras_model(network: arch.Network) -> keras.Model:
-    """A model for images of any size, channels last. The logits of auxiliary heads follow its own as more outputs.
+    """A model for images of any size, channels last, or for tokens. The logits of auxiliary heads follow its own.
 
     It has Keras' own layers only, so that a `.keras` file can be opened anywhere.
     """
-    first = next(layer for layer in network.flat() if isinstance(layer, arch.Conv))
-    x = inputs = keras.Input((None, None, first.inputs))
+    x = inputs = _input(network)
     of_heads = []
+    tables: dict[str, layers.Embedding] = {}
     for layer in network.layers:
         if isinstance(layer, arch.AuxiliaryHead):
             of_heads.append(_stacked(layer.layers, x))
+        elif isinstance(layer, arch.Embedding):
+            tables[layer.name] = layers.Embedding(
+                layer.vocabulary, layer.width, "zeros", name=layer.name
+            )
+            x = tables[layer.name](x)
+        elif isinstance(layer, arch.TiedHead):
+            x = _tied(tables[layer.embedding], x, inputs)
         else:
             x = _applied(layer, x)
     return keras.Model(inputs, [x, *of_heads] if of_heads else x)
+
+
+def _input(network: arch.Network) -> keras.KerasTensor:
+    """The width of images that are flattened at once is not known here."""
+    match next(network.flat()):
+        case arch.Embedding():
+            return keras.Input((None,), dtype="int64")
+        case arch.Conv() as first:
+            return keras.Input((None, None, first.inputs))
+        case _:
+            return keras.Input((None, None, None))
 
 
 def _stacked(stack: Iterable[arch.Layer], x: keras.KerasTensor) -> keras.KerasTensor:
@@ -55,25 +77,103 @@ def _applied(layer: arch.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
         case arch.Dense():
             if x.shape[-1] is None:  # flattened from images whose size the model does not know
                 x = layers.Reshape((layer.inputs,))(x)
-            x = layers.Dense(layer.outputs, kernel_initializer="zeros", name=layer.name)(x)
+            x = _dense(layer)(x)
         case arch.ReLU():
             x = layers.ReLU()(x)
         case arch.MaxPool():
             x = _max_pooled(layer, x)
-        case arch.AveragePool():
-            x = layers.AveragePooling2D(layer.kernel, layer.stride)(x)
-        case arch.AveragePoolTo():
-            x = _average_pooled(x, layer.size)
+        case arch.AveragePool() | arch.AveragePoolTo():
+            x = _average_pooled(layer, x)
         case arch.Flatten():
             x = layers.Flatten()(layers.Permute((3, 1, 2))(x))
         case arch.Dropout():
             x = layers.Dropout(layer.rate)(x)
         case arch.Residual():
             branches = [_stacked(layer.body, x), _stacked(layer.shortcut, x)]
-            x = layers.ReLU()(layers.Add()(branches))
+            x = layers.Add()(branches)
+            x = layers.ReLU()(x) if layer.relu else x
         case arch.Branches():
             x = layers.Concatenate()([_stacked(branch, x) for branch in layer.branches])
+        case _:
+            x = _of_sequences(layer, x)
     return x
+
+
+def _dense(layer: arch.Dense) -> layers.Dense:
+    return layers.Dense(
+        layer.outputs, use_bias=layer.bias, kernel_initializer="zeros", name=layer.name
+    )
+
+
+def _of_sequences(layer: arch.SequenceLayer, x: keras.KerasTensor) -> keras.KerasTensor:
+    match layer:
+        case arch.Positions():
+            table = layers.Embedding(layer.most, layer.width, "zeros", name=layer.name)
+            return x + table(_counted(x[0, :, 0]))
+        case arch.LayerNorm():
+            return layers.LayerNormalization(
+                epsilon=arch.NORM_EPSILON, center=layer.bias, name=layer.name
+            )(x)
+        case arch.RmsNorm():
+            return layers.RMSNormalization(epsilon=arch.NORM_EPSILON, name=layer.name)(x)
+        case arch.Attention():
+            return _attended(layer, x)
+        case arch.Gelu():
+            return keras.ops.gelu(x, approximate=True)
+        case arch.SwiGlu():
+            gate, values = keras.ops.split(x, 2, axis=-1)
+            return keras.ops.silu(gate) * values
+        case _:
+            raise TypeError(f"{layer} stands at the top of a network alone")
+
+
+def _attended(layer: arch.Attention, x: keras.KerasTensor) -> keras.KerasTensor:
+    """Causal attention, which Keras does not fuse on TensorFlow."""
+    width = x.shape[-1] // 3
+    parts = keras.ops.split(x, 3, axis=-1)
+    head = (-1, layer.heads, width // layer.heads)
+    queries, keys, values = (layers.Reshape(head)(part) for part in parts)
+    if layer.rotary is not None:
+        queries, keys = (_turned(part, layer.rotary) for part in (queries, keys))
+    scores = keras.ops.einsum("bqhd,bkhd->bhqk", queries, keys) / np.sqrt(width // layer.heads)
+    places = keras.ops.cast(_counted(x[0, :, 0]), "float32")
+    later = keras.ops.expand_dims(places, 0) > keras.ops.expand_dims(places, 1)
+    hidden = keras.ops.cast(later, scores.dtype) * NEVER
+    chances = layers.Softmax()(scores + hidden)
+    attended = keras.ops.einsum("bhqk,bkhd->bqhd", chances, values)
+    return layers.Reshape((-1, width))(attended)
+
+
+NEVER = -30_000.0
+"""Added to the scores of later places: exp of it is 0, and bfloat16 can hold it."""
+
+
+def _turned(heads: keras.KerasTensor, base: float) -> keras.KerasTensor:
+    """Rotary positions, as `matrix.networks.layers.rotations` describes them."""
+    width = heads.shape[-1]
+    places = keras.ops.cast(_counted(heads[0, :, 0, 0]), "float32")
+    frequencies = (base ** (-np.arange(0, width, 2) / width)).astype(np.float32)
+    angles = keras.ops.expand_dims(places, -1) * frequencies
+    cosines, sines = (
+        keras.ops.cast(keras.ops.expand_dims(each(angles), 1), heads.dtype)
+        for each in (keras.ops.cos, keras.ops.sin)
+    )
+    first, second = keras.ops.split(heads, 2, axis=-1)
+    turned = first * cosines - second * sines, first * sines + second * cosines
+    return keras.ops.concatenate(turned, axis=-1)
+
+
+def _counted(line: keras.KerasTensor) -> keras.KerasTensor:
+    """0, 1, 2... as many as `line` has values, which do not matter."""
+    return keras.ops.cumsum(keras.ops.ones_like(line, dtype="int32")) - 1
+
+
+def _tied(
+    table: layers.Embedding, x: keras.KerasTensor, tokens: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Products with all vectors of the table, which its own layer looks up: one variable, and Keras' own layers only."""
+    each = keras.ops.broadcast_to(tokens[0, :1], (table.input_dim,))
+    return keras.ops.matmul(x, keras.ops.transpose(table(_counted(each))))
 
 
 def _convolved(layer: arch.Conv, x: keras.KerasTensor) -> keras.KerasTensor:
@@ -107,7 +207,15 @@ def _max_pooled(layer: arch.MaxPool, x: keras.KerasTensor) -> keras.KerasTensor:
     return layers.MaxPooling2D(layer.kernel, layer.stride, padding="same" if same else "valid")(x)
 
 
-def _average_pooled(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
+def _average_pooled(
+    layer: arch.AveragePool | arch.AveragePoolTo, x: keras.KerasTensor
+) -> keras.KerasTensor:
+    if isinstance(layer, arch.AveragePool):
+        return layers.AveragePooling2D(layer.kernel, layer.stride)(x)
+    return _average_pooled_to(layer.size, x)
+
+
+def _average_pooled_to(size: int, x: keras.KerasTensor) -> keras.KerasTensor:
     """Average pooling by products with matrices of weights. Keras' own adaptive layer refuses images of one pixel."""
     if size == 1:
         return layers.GlobalAveragePooling2D(keepdims=True)(x)
@@ -130,15 +238,32 @@ def _window_weights(line: keras.KerasTensor, size: int) -> keras.KerasTensor:
 def variables_of(model: keras.Model, names: Iterable[str]) -> dict[str, keras.Variable]:
     """The Keras variable of each of the network's `<layer>.<kind>` names."""
     split = ((name, *name.rsplit(".", 1)) for name in names)
-    return {name: getattr(model.get_layer(layer), _ATTRIBUTES[kind]) for name, layer, kind in split}
+    return {name: _variable(model.get_layer(layer), kind) for name, layer, kind in split}
 
 
-def keras_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _variable(layer: keras.Layer, kind: str) -> keras.Variable:
+    return getattr(layer, _OTHERS.get((type(layer), kind), _ATTRIBUTES[kind]))
+
+
+def tables_of(network: arch.Network) -> set[str]:
+    """The names of tables of vectors: they have the description's layout in Keras too."""
+    return {
+        f"{layer.name}.kernel"
+        for layer in network.flat()
+        if isinstance(layer, arch.Embedding | arch.Positions)
+    }
+
+
+def keras_layout(array: NDArray[np.generic], *, is_table: bool) -> NDArray[np.generic]:
     """Convolutions change from (out, in, height, width) to (height, width, in, out). Dense kernels are transposed."""
+    if is_table:
+        return array
     return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
 
 
-def array_of(variable: keras.Variable) -> NDArray[np.generic]:
+def array_of(variable: keras.Variable, *, is_table: bool = False) -> NDArray[np.generic]:
     """A copy in the layout of the network's description."""
     array = variable.numpy()
-    return np.array(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T, order="C")
+    if not is_table:
+        array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
+    return np.array(array, order="C")
