@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -136,8 +137,7 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -
         if step == SAVES - 1 and not strategy._blocking:
             scenario.build()
         if step == SAVES // 2:
-            writer = 0 if framework.is_sharded else world.rank
-            _reload(framework, strategy._levels.shared.folder.with_name(f"own-{writer}"))
+            _reload(framework, world, strategy._levels.shared.folder.with_name("own"))
         then[step] = _digests(framework)
         framework.barrier()
         dawdling.begin()
@@ -154,15 +154,20 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -
     return found
 
 
-def _reload(framework: Framework, folder: Path) -> None:
+def _reload(framework: Framework, world: RankContext, folder: Path) -> None:
     """Load the state that the framework has."""
     own = framework.rank_state()
     chosen = next(iter(framework.formats.values()))
-    folder.mkdir(exist_ok=True)
-    chosen.save(framework, folder / chosen.filename)
+    if world.rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    framework.barrier()
+    if world.rank == 0 or framework.is_sharded:
+        chosen.save(framework, folder / chosen.filename)
     framework.barrier()
     chosen.load(framework, folder / chosen.filename)
     framework.load_rank_state(own)
+    framework.barrier()
 
 
 def _written_before_the_hook(scenario: Scenario) -> list[str]:
@@ -248,10 +253,15 @@ def _keras_slot(framework: Any) -> None:
     framework.optimizer.add_variable((3,), initializer="zeros", name="late")
 
 
+def _jax_slot(framework: Any) -> None:
+    framework._arrays["optimizer/late"] = next(iter(framework._arrays.values()))
+
+
 STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
     "torch": {"slot": _torch_slot, "parameter": _torch_parameter, "group": _torch_group},
     "chainer": {"slot": _chainer_slot, "link": _chainer_link},
     "tensorflow": {"slot": _keras_slot},
+    "ckptbench.frameworks.jax": {"slot": _jax_slot},
 }
 """By library, what comes after `build` and is not in `state`."""
 

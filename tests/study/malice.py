@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scenario import open_strategy
+from scenario import BY, open_strategy
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.matrix.registry import NATIVE, STRATEGIES, formats_of
+from ckptbench.matrix.registry import NATIVE, formats_of
 from ckptbench.runs.position import Position
 from ckptbench.world.ranks import RankContext
 
@@ -50,15 +50,16 @@ class Malice:
 
 
 def outcomes(framework: Framework, world: RankContext, written: str, folder: Path) -> Arrays:
-    """Of a format of the framework, or of the files of a strategy; by `<file>/<kind>/`:
+    """Of a format of the framework, or of the files of a strategy, which is behind BY; by `<file>/<kind>/`:
 
     what became of the `load`, whether it `ran` the code, whether the code is `live`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     store = CheckpointStore(folder / "checkpoints", keep=1)
     spec, format = NATIVE, written
-    if written in STRATEGIES:
-        spec, format = PluginSpec(written), formats_of("", written)[0]
+    if written.startswith(BY):
+        name = written.removeprefix(BY)
+        spec, format = PluginSpec(name), formats_of("", name)[0]
     strategy = open_strategy(spec, framework, world, format=format, store=store)
     strategy.ready()
     strategy.save(Position(step=0, epoch=0, step_in_epoch=0))

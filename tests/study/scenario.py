@@ -175,6 +175,10 @@ def varied_weights(network: Network) -> Arrays:
     return weights
 
 
+BY = "strategies/"
+"""Before the name of a strategy where it could be that of a format: what the strategy has written."""
+
+
 def strategies_of(framework: str) -> list[str]:
     """The strategies with files of their own. The others write one of the framework's formats."""
     return [

@@ -15,7 +15,7 @@ from typing import Any
 
 import malice
 import numpy as np
-from scenario import Scenario, network_of, open_strategy, strategies_of, varied_weights
+from scenario import BY, Scenario, network_of, open_strategy, strategies_of, varied_weights
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import open_version, read_version, version_name
@@ -164,9 +164,10 @@ def save(
     before: set[str] = set()
 
     def open_all(joined: Framework) -> None:
+        (folder / BY).mkdir(exist_ok=True)
         before.update(_living())
         for name in strategies_of(framework):
-            strategies[name] = _open(name, joined, world, folder)
+            strategies[name] = _open(name, joined, world, folder / BY)
         hooks = [strategy.hook for strategy in strategies.values() if strategy.hook is not None]
         joined.before_update = lambda: [hook() for hook in hooks]
 
@@ -256,8 +257,8 @@ def _open(
 
 
 def _load(strategy: str, scenario: Scenario, saved: Path) -> None:
-    version = read_version(saved / strategy / version_name(SAVED.step))
-    _open(strategy, scenario.framework, scenario.world, saved).load(version)
+    version = read_version(saved / BY / strategy / version_name(SAVED.step))
+    _open(strategy, scenario.framework, scenario.world, saved / BY).load(version)
 
 
 def resume(
@@ -271,7 +272,7 @@ def resume(
     last: int = 6,
     **options: Any,
 ) -> Arrays:
-    """By format or strategy: read its checkpoint, in a process that did not write it, and train the steps that follow.
+    """By format, or strategy behind BY: read its checkpoint, in a process that did not write it, and train the steps that follow.
 
     Under `of_others/<strategy>/`: model and optimizer of the checkpoint in the folder `others`, which another number of
     ranks has written; or, as `refused`, why it cannot be loaded.
@@ -282,8 +283,8 @@ def resume(
     for format in formats:
         if found:
             scenario.build()
-        if format in STRATEGIES:
-            _load(format, scenario, Path(saved))
+        if format.startswith(BY):
+            _load(format.removeprefix(BY), scenario, Path(saved))
         else:
             chosen = scenario.framework.formats[format]
             chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
@@ -432,6 +433,7 @@ def settings(framework: str, world: RankContext, folder: Path, *, deterministic:
         ("torch", _torch_flags),
         ("tensorflow", _tensorflow_flags),
         ("chainer", _chainer_flags),
+        ("jax", _xla_flags),
     ):
         if module in sys.modules:
             on |= flags(sys.modules[module])
@@ -456,11 +458,19 @@ def _chainer_flags(chainer: Any) -> dict[str, bool]:
     return {name: getattr(chainer.config, name) for name in names}
 
 
+def _xla_flags(_: Any) -> dict[str, bool]:
+    flag = "--xla_gpu_deterministic_ops=true"
+    return {flag: flag in os.environ.get("XLA_FLAGS", "").split()}
+
+
 def load_malicious(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By format or strategy: what became of loading each malicious version of a checkpoint; see `malice.py`."""
     scenario = Scenario(framework, world, "small_cnn")
     found = {}
-    for format in (*scenario.framework.formats, *strategies_of(framework)):
+    for format in (
+        *scenario.framework.formats,
+        *(f"{BY}{name}" for name in strategies_of(framework)),
+    ):
         scenario.build()
         outcomes = malice.outcomes(scenario.framework, world, format, folder / format)
         found |= {f"{format}/{name}": outcome for name, outcome in outcomes.items()}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from ranks import Found, at_the_end, part_of, run_scenario
 from scenario import (
+    BY,
     CLASSES,
     HEAD_WEIGHT,
     WITHOUT_DROPOUT,
@@ -53,7 +54,8 @@ OF_TOKENS = [name for name, entry in FRAMEWORKS.items() if "tokens" in entry.off
 
 def networks_of(framework: str) -> list[str]:
     """Those that it builds here: the small ones where it builds them by the code of another framework."""
-    left_out = {} if FULL else {*LARGE, *(PUBLISHED if FRAMEWORKS[framework].optional else ())}
+    elsewhere = PUBLISHED if FRAMEWORKS[framework].extends_another else ()
+    left_out = {} if FULL else {*LARGE, *elsewhere}
     own = (
         ARCHITECTURES
         if framework in OF_TOKENS
@@ -506,7 +508,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Save
 
 def written_by(framework: str) -> tuple[str, ...]:
     """What the scenario `save` writes: the framework's formats, and the strategies with files of their own."""
-    return (*FRAMEWORKS[framework].formats, *strategies_of(framework))
+    own = (f"{BY}{strategy}" for strategy in strategies_of(framework))
+    return (*FRAMEWORKS[framework].formats, *own)
 
 
 OTHERS = {1: 2, 2: 1}

@@ -9,14 +9,16 @@ from collections.abc import Callable
 import pytest
 from malice import GAPS, HALVED
 from ranks import Found, run_scenario
-from scenario import strategies_of
+from scenario import BY, strategies_of
 
 from ckptbench.matrix.registry import FRAMEWORKS
 
 CHECKPOINTS = [(name, format) for name, entry in FRAMEWORKS.items() for format in entry.formats]
 UNREAD = ("lambda_layer",)
 """In a part of the file that no load looks at: all that counts of the checkpoint is whole."""
-PERHAPS_UNREAD = re.compile(r"state/(_CHECKPOINT_METADATA|commit_success\.txt|ocdbt\.process_0/)")
+PERHAPS_UNREAD = re.compile(
+    r"(state|model)/(_CHECKPOINT_METADATA|commit_success\.txt|ocdbt\.process_0/)"
+)
 """Files of Orbax that a load does not need, or not all of them: which of the last kind hold values differs by run."""
 
 
@@ -42,7 +44,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], F
 
 WRITTEN = [
     *CHECKPOINTS,
-    *((framework, strategy) for framework in FRAMEWORKS for strategy in strategies_of(framework)),
+    *((framework, f"{BY}{each}") for framework in FRAMEWORKS for each in strategies_of(framework)),
 ]
 """By strategies with files of their own, too."""
 
@@ -94,6 +96,7 @@ def _check_refusal(name: str, outcome: str) -> None:
         return
     assert outcome, f"{name} was loaded"
     # Of Orbax, which writes a folder, it is the folder.
-    where = "/state: " if file.startswith("state/") else file.partition(".")[0]
+    orbax, _, inside = file.partition("/")
+    where = f"/{orbax}: " if inside else file.partition(".")[0]
     assert where in outcome, "which file"
     assert "resume from another version" in outcome, "what to do"

@@ -27,7 +27,7 @@ from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, environment_of
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
 LOCKS = sorted((ROOT / "envs").glob("*.txt"))
-EXAMPLES = {"jax", "trainers"}
+EXAMPLES = {"trainers"}
 """Environments of the trainings in `examples`, beside those of frameworks."""
 
 

@@ -158,6 +158,20 @@ class Tensor:
         put_elements(self.read(), self._here(part), values)
 
 
+def put_arrays(tensors: Iterable[Tensor], found: Mapping[str, Any]) -> None:
+    """Replace the values of all tensors. Raises ValueError if `found` has other ones."""
+    wanted = {tensor.name: tensor for tensor in tensors}
+    if odd := wanted.keys() ^ found.keys():
+        raise ValueError(f"{min(odd)} is not in both")
+    for name, tensor in wanted.items():
+        array = np.asarray(found[name])
+        if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
+            raise ValueError(
+                f"{name} has shape {array.shape} and type {array.dtype}, here {tensor.shape} and {tensor.dtype}"
+            )
+        tensor.write(array)
+
+
 def left_out(what: str) -> CheckpointError:
     """The error of a framework whose `state` would leave something out that training goes on with."""
     return CheckpointError(
@@ -174,7 +188,7 @@ class Format(Generic[F]):
     """A file format in which a framework stores model and optimizer.
 
     `save(framework, path)` writes the parameters, the buffers and every optimizer slot to `path`: one plain
-    file, or several in the same folder whose names begin with that of `path`; no folders. It runs on one rank alone, so
+    file, a folder, or several files in the same folder whose names begin with that of `path`. It runs on rank 0 alone, so
     it must not communicate; but see `Framework.is_sharded`. It does not sync the files to storage, because the store does.
     `read(framework, path)` restores them, bit for bit, in a framework that was built in the same way. It executes
     nothing that it finds in the files; above all it loads no pickle. It raises where a part of the state is missing.

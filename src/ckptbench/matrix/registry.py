@@ -42,6 +42,8 @@ class FrameworkEntry:
     anew. None: every package of the lock is installed as it is."""
     environment: str | None = None
     """The framework in whose environment it runs. None: its own."""
+    by_name: bool = False
+    """Whether no default study trains it, which would take longer than it says."""
     offers: tuple[str, ...] = ()
     """What it has beyond SGD in fp32 on images: members of BEYOND."""
     unfolds: bool = False
@@ -54,7 +56,12 @@ class FrameworkEntry:
 
     @property
     def optional(self) -> bool:
-        """Whether a config must name it, or `all`, to get it: it trains by the code of another framework in another way."""
+        """Whether a config must name it, or `all`, to get it."""
+        return self.by_name or self.extends_another
+
+    @property
+    def extends_another(self) -> bool:
+        """Whether it trains by the code of another framework in another way."""
         return self.recipe is not None or self.environment is not None
 
 
@@ -70,7 +77,8 @@ BEYOND = {
 """What a framework may have or not, with the words of errors."""
 HOROVOD_RECIPE = "src/ckptbench/environments/horovod.py"
 
-# Colours of Okabe and Ito's palette (Color Universal Design, 2008), which colour-blind readers can tell apart.
+# Colours of Okabe and Ito's palette (Color Universal Design, 2008), and then of Paul Tol's muted scheme (2021), which
+# colour-blind readers can tell apart.
 FRAMEWORKS = Registry(
     {
         "chainer": FrameworkEntry(
@@ -101,6 +109,15 @@ FRAMEWORKS = Registry(
             label="TensorFlow",
             color="#009E73",
             marker="^",
+        ),
+        "jax": FrameworkEntry(
+            location="ckptbench.frameworks.jax:Jax",
+            formats=("orbax", "npz"),
+            omissions=("position", "momentum", "random", "statistics"),
+            by_name=True,
+            label="JAX",
+            color="#882255",
+            marker="X",
         ),
         "horovod_pytorch": FrameworkEntry(
             location="ckptbench.frameworks.horovod.pytorch:HorovodPyTorch",
@@ -143,6 +160,7 @@ FRAMEWORKS = Registry(
 )
 
 FORMAT_LABELS = {
+    "orbax": "Orbax",
     "npz": "npz",
     "npz_compressed": "npz, deflate",
     "torch_save": "torch.save",
@@ -154,7 +172,6 @@ FORMAT_LABELS = {
     "dcp": "DCP",
     "torchsnapshot": "torchsnapshot",
     "torch_checkpointing": "torch_checkpointing",
-    "orbax": "Orbax",
 }
 """Each format's name in figures, in the order of the figures: a framework's default comes before its other formats."""
 WHOLE = "whole"
@@ -276,7 +293,7 @@ STRATEGIES = Registry(
         ),
         "orbax": StrategyEntry(
             location="ckptbench.strategies.orbax:Orbax",
-            frameworks=("tensorflow",),
+            frameworks=("tensorflow", "jax"),
             formats=("orbax",),
             stages=("begun", "copied", "written"),
             blocking=False,

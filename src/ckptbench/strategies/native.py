@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpoints.version import Version, names_in
 from ckptbench.matrix.levels import SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -35,8 +35,8 @@ class Native(Strategy):
         format.save(self._training_state, staging / format.filename)
         if self._world.rank != 0:
             return []  # it has only given its shard
-        # A format may write several files, whose names begin with `filename`.
-        names = sorted(path.name for path in staging.glob(f"{format.filename}*"))
+        # A format may write several files, or a folder of them, whose names begin with `filename`.
+        names = [name for name in names_in(staging) if name.startswith(format.filename)]
         return [written_file(staging, name, "state", None) for name in names]
 
     def load(self, version: Version, folder: Path) -> None:

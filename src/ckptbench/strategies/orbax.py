@@ -15,16 +15,16 @@ from __future__ import annotations
 import os
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 # JAX reads it when it is first used. Orbax needs JAX, but no device of it: the arrays are on the host.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
 from ckptbench.checkpoints.version import names_in
-from ckptbench.frameworks.contract import Tensor, reading
+from ckptbench.frameworks.contract import put_arrays, reading
 from ckptbench.strategies.contract import done
 from ckptbench.strategies.one_writer import OneWriter
 
@@ -39,12 +39,15 @@ class Orbax(OneWriter):
 
     def _begin(self, staging: Path) -> Future[None]:
         if self._checkpointer is None:
-            compressed = bool(self._options["compression"])
-            handler = ocp.PyTreeCheckpointHandler(use_compression=compressed)
             # If its threads may make the folder and cannot, other threads of it wait for the folder for minutes.
             options = ocp.AsyncOptions(create_directories_asynchronously=False)
-            self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
-        arrays = {tensor.name: tensor.read() for tensor in self._training_state.state()}
+            self._checkpointer = ocp.AsyncCheckpointer(
+                _handler(use_compression=bool(self._options["compression"])),
+                async_options=options,
+                multiprocessing_options=_alone(),
+            )
+        tensors = self._training_state.state()
+        arrays = {tensor.name: tensor.read() for tensor in tensors}
         self._checkpointer.save(staging / STATE, args=ocp.args.PyTreeSave(arrays))
         return done(None)
 
@@ -54,12 +57,15 @@ class Orbax(OneWriter):
         return [f"{STATE}/{name}" for name in names_in(staging / STATE)]
 
     def _load(self, folder: Path) -> None:
-        tensors = {tensor.name: tensor for tensor in self._training_state.state()}
+        tensors = self._training_state.state()
+        # Arrays of JAX would be restored to the devices that the writers had.
+        as_numpy = {tensor.name: ocp.RestoreArgs(restore_type=np.ndarray) for tensor in tensors}
         with (
             reading(folder / STATE),
-            ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer,
+            ocp.Checkpointer(_handler(), multiprocessing_options=_alone()) as checkpointer,
         ):
-            _restore(tensors, checkpointer.restore(folder / STATE))
+            args = ocp.args.PyTreeRestore(restore_args=as_numpy)
+            put_arrays(tensors, checkpointer.restore(folder / STATE, args=args))
 
     def _end(self) -> None:
         if self._checkpointer is not None:
@@ -67,14 +73,11 @@ class Orbax(OneWriter):
             self._checkpointer = None
 
 
-def _restore(tensors: dict[str, Tensor], found: dict[str, Any]) -> None:
-    """Replace the values of all tensors. Raises ValueError if `found` has other ones."""
-    if odd := tensors.keys() ^ found.keys():
-        raise ValueError(f"{min(odd)} is not in both")
-    for name, tensor in tensors.items():
-        array = np.asarray(found[name])
-        if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
-            raise ValueError(
-                f"{name} has shape {array.shape} and type {array.dtype}, here {tensor.shape} and {tensor.dtype}"
-            )
-        tensor.write(array)
+def _handler(**options: bool) -> ocp.PyTreeCheckpointHandler:
+    return ocp.PyTreeCheckpointHandler(multiprocessing_options=_alone(), **options)
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
+    """Orbax waits for no other rank, and expects no files of others."""
+    own = {jax.process_index()}
+    return ocp.options.MultiprocessingOptions(primary_host=None, active_processes=own)

@@ -1,0 +1,498 @@
+"""JAX with optax: one device a rank, and a mesh of all ranks over which `shard_map` averages gradients; gloo on CPU.
+
+Deterministic mode is XLA's `--xla_gpu_deterministic_ops`, which acts on GPUs. On CPU XLA needs no setting: with one number of
+threads every run of a seed has the same bits in both modes.
+
+The update donates parameters and slots: XLA writes the new values over the old ones. Exception: an array of NumPy that
+`Tensor.read` returned keeps the old values alive, and the update takes new memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from numpy.typing import NDArray
+
+from ckptbench.common.processes import ignore_stop_signals
+from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.contract import (
+    Arrays,
+    Format,
+    Framework,
+    Optimizer,
+    Sgd,
+    Tensor,
+    left_out,
+    put_arrays,
+)
+from ckptbench.frameworks.determinism import settle_libraries
+from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.matrix.networks import layers as arch
+from ckptbench.matrix.registry import Precision
+from ckptbench.world.ranks import RankContext
+
+RANKS = "ranks"
+"""The axis of the mesh."""
+ON_ALL, A_ROW_EACH = P(), P(RANKS)
+"""How an array lies on the mesh: the same on all ranks, or one row (or one part of the rows) on each."""
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+"""Source: https://docs.jax.dev/en/latest/xla_flags.html."""
+Named = dict[str, jax.Array]
+IMAGES = ("NHWC", "HWIO", "NHWC")
+
+
+class Jax(Framework):
+    """One rank. A run with a single rank has a mesh of one device, and goes through the same code.
+
+    Parameters and slots lie on all ranks. Of running statistics and of the key for dropout each rank has a row of its own,
+    which it reads without the others; the formats hold rank 0's statistics and no key. As in Flax, the running variance
+    follows the variance of the batch.
+    """
+
+    formats: ClassVar[dict[str, Format[Jax]]]
+    biased_variance = True
+
+    def __init__(self, world: RankContext, seed: int) -> None:
+        self._world = world
+        self._mesh = Mesh(np.array(jax.devices()), (RANKS,))
+        self._key = self._row(np.asarray(jax.random.key_data(jax.random.key(seed))))
+
+    @classmethod
+    def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
+        seed_all(seed + world.rank)
+        if deterministic:
+            settle_libraries()
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
+        os.environ["NPROC"] = str(world.threads)  # XLA's threads
+        jax.config.update("jax_platforms", world.accelerator)
+        if world.world_size > 1:
+            _connect(world)
+        framework = cls(world, seed + world.rank)
+        ignore_stop_signals()
+        return framework
+
+    def build(
+        self,
+        network: arch.Network,
+        weights: Arrays,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        precision: Precision = "fp32",
+    ) -> None:
+        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
+        self._network = network
+        self._transform = _transform(optimizer)
+        parameters = {name: _own_layout(weights[name]) for name in network.parameters()}
+        slots = _flat(self._transform.init(parameters))
+        self._slots = _Slots(tuple(slots), jax.tree.structure(self._transform.init(parameters)))
+        self._parameters = list(parameters)
+        model = {f"model/{name}": array for name, array in parameters.items()}
+        self._arrays = {name: self._on_all(array) for name, array in {**model, **slots}.items()}
+        self._names = list(self._arrays)
+        self._statistics = {
+            name: self._row(np.full(shape, name.endswith(".variance"), np.float32))
+            for name, shape in network.buffers().items()
+        }
+
+    def _on_all(self, array: NDArray[np.generic]) -> jax.Array:
+        """A copy, because JAX would go on to use the array's own memory."""
+        sharding = NamedSharding(self._mesh, ON_ALL)
+        return jax.make_array_from_process_local_data(sharding, np.array(array), array.shape)
+
+    def _row(self, array: NDArray[np.generic]) -> jax.Array:
+        """This rank's row of an array that has one for each rank."""
+        return self._part_of_rows(np.array(array)[np.newaxis])
+
+    def _part_of_rows(self, array: NDArray[np.generic]) -> jax.Array:
+        """An array to which every rank adds as many rows. The values are the argument's own memory."""
+        sharding = NamedSharding(self._mesh, A_ROW_EACH)
+        return jax.make_array_from_process_local_data(sharding, array)
+
+    def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
+        gradients, self._statistics, self._key, loss = _gradients(
+            {name: self._arrays[f"model/{name}"] for name in self._parameters},
+            self._statistics,
+            self._key,
+            self._part_of_rows(inputs),
+            self._part_of_rows(labels.astype(np.int32)),
+            network=self._network,
+            mesh=self._mesh,
+        )
+        if self.average is not None:
+            gradients = self._averaged(gradients)
+        if self.before_update is not None:
+            jax.block_until_ready(gradients)
+            self.before_update()
+        self._arrays = _updated(
+            self._arrays, gradients, slots=self._slots, transform=self._transform
+        )
+        jax.block_until_ready(self._arrays)
+        return float(_own(loss)[0])
+
+    def _averaged(self, gradients: Named) -> Named:
+        """The gradients after `average`, which changes copies: an array's own memory must not change."""
+        assert self.average is not None
+        copies = {name: np.array(_own(gradient)) for name, gradient in gradients.items()}
+        self.average(list(copies.values()))
+        return {name: self._on_all(copy) for name, copy in copies.items()}
+
+    def predict(self, inputs: Inputs) -> NDArray[np.float32]:
+        weights = {name: self._arrays[f"model/{name}"] for name in self._parameters}
+        statistics = {name: _own(array)[0] for name, array in self._statistics.items()}
+        own = {name: array.addressable_data(0) for name, array in weights.items()}
+        return np.array(_logits(own, statistics, inputs, network=self._network))
+
+    def barrier(self) -> None:
+        if self._world.world_size > 1:
+            multihost_utils.sync_global_devices("ckptbench")
+
+    def abort(self) -> None:
+        """End this process. When Python ends, JAX would wait for all ranks, for minutes."""
+        if self._world.world_size > 1:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def held(self) -> Arrays:
+        """Under `optimizer/` are the momenta alone."""
+        return {name: _described(array) for name, array in self.stored().items()}
+
+    def stored(self) -> Arrays:
+        """What a format holds, in JAX's own layout and, on CPU, in JAX's own memory."""
+        arrays = {name: _own(array) for name, array in self._arrays.items()}
+        statistics = {f"model/{name}": _own(row)[0] for name, row in self._statistics.items()}
+        return {**arrays, **statistics}
+
+    def put(self, found: Mapping[str, Any]) -> None:
+        """Replace all of `stored`. Raises ValueError if `found` has other arrays."""
+        put_arrays([*self.state(), *map(self._statistic, self._statistics)], found)
+
+    def state(self) -> list[Tensor]:
+        if odd := self._arrays.keys() ^ set(self._names):
+            raise left_out(f"{min(odd)} came or went after the framework was built")
+        return [self._tensor(name) for name in self._names]
+
+    def _tensor(self, name: str) -> Tensor:
+        def write(array: NDArray[np.generic]) -> None:
+            self._arrays[name] = self._on_all(array)
+
+        return Tensor(
+            name=name,
+            shape=self._arrays[name].shape,
+            dtype=np.dtype(self._arrays[name].dtype),
+            read=lambda: _own(self._arrays[name]),
+            write=write,
+        )
+
+    def _statistic(self, name: str) -> Tensor:
+        """A running statistic of this rank, which is no part of `state`."""
+
+        def write(array: NDArray[np.generic]) -> None:
+            self._statistics[name] = self._row(array)
+
+        return Tensor(
+            name=f"model/{name}",
+            shape=self._statistics[name].shape[1:],
+            dtype=np.dtype(np.float32),
+            read=lambda: _own(self._statistics[name])[0],
+            write=write,
+        )
+
+    @property
+    def native(self) -> dict[str, Any]:
+        """`arrays`: the jax.Array of every tensor of `state`, by its name. The next update deletes them."""
+        return {"arrays": dict(self._arrays)}
+
+    def rank_state(self) -> Arrays:
+        statistics = {f"buffer/{name}": _own(row)[0] for name, row in self._statistics.items()}
+        own = {**statistics, "random/jax": _own(self._key)[0]}
+        return {**random_state(), **{name: np.array(array) for name, array in own.items()}}
+
+    def load_rank_state(self, state: Arrays) -> None:
+        load_random_state(state)
+        self._key = self._row(state["random/jax"])
+        self._statistics = {name: self._row(state[f"buffer/{name}"]) for name in self._statistics}
+
+    def device(self) -> str:
+        (own,) = jax.local_devices()
+        return "cpu" if self._world.accelerator == "cpu" else str(own.device_kind)
+
+    def close(self) -> None:
+        """Wait for all ranks: one that stayed on longer would find the coordinator gone."""
+        if self._world.world_size > 1:
+            jax.distributed.shutdown()
+
+
+def _connect(world: RankContext) -> None:
+    if world.accelerator == "cpu":
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # It would handle SIGTERM.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(world.addresses[0], world.world_size, world.rank)
+
+
+def _own(array: jax.Array) -> NDArray[np.generic]:
+    """What this rank has of an array; of one on CPU its own memory."""
+    return np.asarray(array.addressable_data(0))
+
+
+def _own_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Convolutions change from (out, in, height, width) to (height, width, in, out). Dense kernels are transposed."""
+    return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
+
+
+def _described(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """A copy in the layout of the network's description."""
+    return np.array(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T, order="C")
+
+
+@functools.cache
+def _transform(optimizer: Sgd) -> optax.GradientTransformation:
+    """The same object for the same settings, so that the update is compiled once."""
+    return optax.chain(
+        optax.add_decayed_weights(optimizer.weight_decay),
+        optax.sgd(optimizer.learning_rate, momentum=optimizer.momentum),
+    )
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """How optax arranges its slots."""
+
+    names: tuple[str, ...]
+    tree: Any
+
+
+def _flat(slots: optax.OptState) -> dict[str, Any]:
+    """Optax' slots by the names of the contract: in its tree the trace of a parameter has the parameter's name."""
+    return {f"optimizer/{path[-1].key}": leaf for path, leaf in jax.tree.leaves_with_path(slots)}
+
+
+@functools.partial(jax.jit, static_argnames=("network", "mesh"))
+def _gradients(
+    weights: Named,
+    statistics: Named,
+    keys: jax.Array,
+    images: jax.Array,
+    labels: jax.Array,
+    *,
+    network: arch.Network,
+    mesh: Mesh,
+) -> tuple[Named, Named, jax.Array, jax.Array]:
+    """Gradients averaged over the ranks; each rank's new statistics, its next key and its loss."""
+
+    def of_rank(
+        weights: Named, statistics: Named, keys: jax.Array, images: jax.Array, labels: jax.Array
+    ) -> tuple[Named, Named, jax.Array, jax.Array]:
+        after, now = jax.random.split(jax.random.wrap_key_data(keys[0]))
+
+        def losses(weights: Named) -> tuple[jax.Array, tuple[jax.Array, Named]]:
+            forward = _Forward(weights, {name: row[0] for name, row in statistics.items()}, now)
+            loss, *of_heads = (
+                optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+                for logits in forward.outputs(network, images)
+            )
+            weighted = zip(network.auxiliary_weights, of_heads, strict=True)
+            minimized = loss + sum(weight * of_head for weight, of_head in weighted)
+            return minimized, (loss, forward.changed)
+
+        gradients, (loss, changed) = jax.grad(losses, has_aux=True)(weights)
+        rows = {name: each[jnp.newaxis] for name, each in changed.items()}
+        key = jax.random.key_data(after)[jnp.newaxis]
+        return jax.lax.pmean(gradients, RANKS), rows, key, loss[jnp.newaxis]
+
+    # Unchecked, as the check has `grad` itself add up the gradients of all ranks.
+    on_ranks = jax.shard_map(
+        of_rank,
+        mesh=mesh,
+        in_specs=(ON_ALL, *[A_ROW_EACH] * 4),
+        out_specs=(ON_ALL, *[A_ROW_EACH] * 3),
+        check_vma=False,
+    )
+    return on_ranks(weights, statistics, keys, images, labels)
+
+
+@functools.partial(jax.jit, static_argnames=("slots", "transform"), donate_argnames="arrays")
+def _updated(
+    arrays: Named, gradients: Named, *, slots: _Slots, transform: optax.GradientTransformation
+) -> Named:
+    weights = {name: arrays[f"model/{name}"] for name in gradients}
+    before = jax.tree.unflatten(slots.tree, [arrays[name] for name in slots.names])
+    updates, after = transform.update(gradients, before, weights)
+    weights = optax.apply_updates(weights, updates)
+    return {**{f"model/{name}": array for name, array in weights.items()}, **_flat(after)}
+
+
+@functools.partial(jax.jit, static_argnames="network")
+def _logits(
+    weights: Named, statistics: Named, images: jax.Array, *, network: arch.Network
+) -> jax.Array:
+    return _Forward(weights, statistics, None).outputs(network, images)[0]
+
+
+@dataclass
+class _Forward:
+    """One forward pass over images of shape (n, height, width, channels)."""
+
+    weights: Named
+    statistics: Named
+    key: jax.Array | None
+    """For dropout. None: evaluation mode."""
+    changed: Named = field(default_factory=dict)
+    """The running statistics after a pass in training mode."""
+    draws: int = 0
+
+    def outputs(self, network: arch.Network, x: jax.Array) -> list[jax.Array]:
+        """The logits, and in training mode those of auxiliary heads."""
+        of_heads = []
+        for layer in network.layers:
+            if not isinstance(layer, arch.AuxiliaryHead):
+                x = self._applied(layer, x)
+            elif self.key is not None:
+                of_heads.append(self._stacked(layer.layers, x))
+        return [x, *of_heads]
+
+    def _stacked(self, stack: Iterable[arch.Layer], x: jax.Array) -> jax.Array:
+        for layer in stack:
+            x = self._applied(layer, x)
+        return x
+
+    def _applied(self, layer: arch.Layer, x: jax.Array) -> jax.Array:
+        match layer:
+            case arch.Conv():
+                x = self._convolved(layer, x)
+            case arch.BatchNorm():
+                x = self._normalized(layer, x)
+            case arch.Dense():
+                x = self._biased(layer, x @ self.weights[f"{layer.name}.kernel"])
+            case arch.ReLU():
+                x = jax.nn.relu(x)
+            case arch.MaxPool():
+                x = _max_pooled(layer, x)
+            case arch.AveragePool():
+                values = math.prod(arch.both(layer.kernel))
+                x = _windows(layer, x, 0.0, jax.lax.add, [(0, 0)] * 2) / values
+            case arch.AveragePoolTo():
+                rows, columns = (layer.weights(extent) for extent in x.shape[1:3])
+                x = jnp.einsum("ih,nhwc,jw->nijc", rows, x, columns)
+            case arch.Flatten():
+                x = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
+            case arch.Dropout():
+                x = self._dropped(layer, x)
+            case arch.Residual():
+                x = self._stacked(layer.body, x) + self._stacked(layer.shortcut, x)
+                x = jax.nn.relu(x) if layer.relu else x
+            case arch.Branches():
+                x = jnp.concatenate([self._stacked(each, x) for each in layer.branches], axis=-1)
+        return x
+
+    def _convolved(self, layer: arch.Conv, x: jax.Array) -> jax.Array:
+        x = jax.lax.conv_general_dilated(
+            x,
+            self.weights[f"{layer.name}.kernel"],
+            (layer.stride, layer.stride),
+            [(layer.pad, layer.pad)] * 2,
+            dimension_numbers=IMAGES,
+        )
+        return self._biased(layer, x)
+
+    def _biased(self, layer: arch.Conv | arch.Dense, x: jax.Array) -> jax.Array:
+        return x + self.weights[f"{layer.name}.bias"] if layer.bias else x
+
+    def _normalized(self, layer: arch.BatchNorm, x: jax.Array) -> jax.Array:
+        names = [f"{layer.name}.{kind}" for kind in ("mean", "variance")]
+        mean, variance = running = [self.statistics[name] for name in names]
+        if self.key is not None:
+            mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+            for name, old, new in zip(names, running, (mean, variance), strict=True):
+                decay = arch.BATCH_NORM_DECAY
+                self.changed[name] = decay * old + (1 - decay) * new
+        scale, shift = (self.weights[f"{layer.name}.{kind}"] for kind in ("scale", "shift"))
+        return (x - mean) * jax.lax.rsqrt(variance + arch.BATCH_NORM_EPSILON) * scale + shift
+
+    def _dropped(self, layer: arch.Dropout, x: jax.Array) -> jax.Array:
+        if self.key is None:
+            return x
+        self.draws += 1
+        kept = jax.random.bernoulli(
+            jax.random.fold_in(self.key, self.draws), 1 - layer.rate, x.shape
+        )
+        return jnp.where(kept, x / (1 - layer.rate), 0)
+
+
+def _max_pooled(layer: arch.MaxPool, x: jax.Array) -> jax.Array:
+    # Behind so many more rows and columns, the windows that fit are those that were partial.
+    behind = [stride - 1 if layer.partial else 0 for stride in arch.both(layer.stride)]
+    sides = [(layer.pad, layer.pad + more) for more in behind]
+    return _windows(layer, x, -jnp.inf, jax.lax.max, sides)
+
+
+def _windows(
+    layer: arch.MaxPool | arch.AveragePool,
+    x: jax.Array,
+    initial: float,
+    reduce: Any,
+    sides: Iterable[tuple[int, int]],
+) -> jax.Array:
+    """Every window of the images, reduced to one value; `sides` are rows and columns of `initial` around them."""
+    kernel, stride = ((1, *arch.both(each), 1) for each in (layer.kernel, layer.stride))
+    return jax.lax.reduce_window(x, initial, reduce, kernel, stride, [(0, 0), *sides, (0, 0)])
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
+    """Orbax waits for no other rank, and expects no files of others."""
+    own = {jax.process_index()}
+    return ocp.options.MultiprocessingOptions(primary_host=None, active_processes=own)
+
+
+def _orbax() -> ocp.Checkpointer:
+    alone = _alone()
+    handler = ocp.PyTreeCheckpointHandler(use_compression=False, multiprocessing_options=alone)
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
+
+
+def _save_orbax(framework: Jax, path: Path) -> None:
+    with _orbax() as checkpointer:
+        checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(framework.stored()))
+
+
+def _read_orbax(framework: Jax, path: Path) -> None:
+    as_numpy = dict.fromkeys(framework.stored(), ocp.RestoreArgs(restore_type=np.ndarray))
+    with _orbax() as checkpointer:
+        framework.put(
+            checkpointer.restore(
+                path.absolute(), args=ocp.args.PyTreeRestore(restore_args=as_numpy)
+            )
+        )
+
+
+def _save_npz(framework: Jax, path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **framework.stored())  # type: ignore[arg-type]
+
+
+def _read_npz(framework: Jax, path: Path) -> None:
+    with np.load(path, allow_pickle=False) as archive:
+        framework.put({name: archive[name] for name in archive.files})
+
+
+Jax.formats = {
+    "orbax": Format("model", _save_orbax, _read_orbax),
+    "npz": Format("model.npz", _save_npz, _read_npz),
+}
