@@ -62,19 +62,22 @@ def test_a_cell_of_before_there_were_optimizers_is_the_same_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("framework", "fields", "words"),
     [
-        ({"optimizer": "adamw"}, "chainer has not optimizer adamw: use it with pytorch"),
-        ({"precision": "bf16"}, "chainer has not precision bf16: use it with pytorch"),
+        ("numpy", {"optimizer": "adamw"}, "numpy has not optimizer adamw: use it with chainer, py"),
+        ("chainer", {"precision": "bf16"}, "chainer has not precision bf16: use it with pytorch, "),
         (
+            "numpy",
             {"model": "gpt_baby"},
-            "chainer has not the layers of models that learn from tokens: use it with pytorch",
+            "numpy has not the layers of models that learn from tokens: use it with chainer, pytorch",
         ),
     ],
 )
-def test_a_framework_says_by_name_what_it_has_not(fields: dict[str, Any], words: str) -> None:
+def test_a_framework_says_by_name_what_it_has_not(
+    framework: str, fields: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
-        cell(framework="chainer", format="npz", **fields)
+        cell(framework=framework, format="npz", **fields)
 
 
 def test_formats_share_a_baseline() -> None:

@@ -86,6 +86,7 @@ FRAMEWORKS = Registry(
             launcher="mpiexec",
             formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
             omissions=("position", "momentum", "random", "statistics", "first_update"),
+            offers=("adamw", "tokens"),
             unfolds=True,
             label="Chainer",
             color="#D55E00",

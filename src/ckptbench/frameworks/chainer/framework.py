@@ -1,8 +1,4 @@
-"""Chainer with ChainerMN: synchronous data parallelism over MPI, NCCL between GPUs.
-
-Deterministic mode sets `cudnn_deterministic` and `use_ideep: never`, turns `autotune` and `cudnn_fast_batch_normalization`
-off, and sets `warn_nondeterministic`, so that the log names functions that are not deterministic.
-"""
+"""One rank of ChainerMN: its steps, its state and its formats."""
 
 from __future__ import annotations
 
@@ -17,13 +13,16 @@ import chainer
 import chainermn
 import h5py
 import numpy as np
-from chainer import functions, links
+from chainer import functions
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.shared_memory import MPICH, forget_names, named_segments, remove_unused
 from ckptbench.data.dataset import Inputs
+from ckptbench.frameworks.chainer.network import ATTRIBUTES, Model
 from ckptbench.frameworks.contract import (
+    SECOND_MOMENT,
+    AdamW,
     Arrays,
     Format,
     Framework,
@@ -34,144 +33,19 @@ from ckptbench.frameworks.contract import (
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.matrix.networks.layers import (
-    BATCH_NORM_DECAY,
-    BATCH_NORM_EPSILON,
-    AuxiliaryHead,
-    AveragePool,
-    AveragePoolTo,
-    BatchNorm,
-    Branches,
-    Conv,
-    Dense,
-    Dropout,
-    Flatten,
-    Layer,
-    MaxPool,
-    Network,
-    ReLU,
-    Residual,
-)
+from ckptbench.matrix.networks.layers import Network, is_decayed
 from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
-_ATTRIBUTES = {
-    "kernel": "W",
-    "bias": "b",
-    "scale": "gamma",
-    "shift": "beta",
-    "mean": "avg_mean",
-    "variance": "avg_var",
-}
-"""Chainer's attribute for the last part of each name of the network's tensors."""
-
-
 LEFT_BEHIND_SECONDS = 600.0
 """Age of a segment of MPICH that cannot belong to a run that is starting, wherever that run's processes are seen."""
-
-
-class _Model(chainer.Chain):
-    """The network as a flat chain: each layer with weights is a link under the layer's name."""
-
-    def __init__(self, network: Network, weights: Arrays) -> None:
-        super().__init__()
-        self._layers = network.layers
-        for layer in network.flat():
-            if isinstance(layer, Conv | Dense | BatchNorm):
-                self.add_link(layer.name, _link(layer, weights))
-
-    def forward(self, images: Any) -> list[Any]:
-        """Logits of `images`, shape (n, channels, height, width); in training those of auxiliary heads follow them."""
-        x, of_heads = images, []
-        for layer in self._layers:
-            if not isinstance(layer, AuxiliaryHead):
-                x = self._apply(layer, x)
-            elif chainer.config.train:
-                of_heads.append(self._through(layer.layers, x))
-        return [x, *of_heads]
-
-    def _through(self, layers: tuple[Layer, ...], x: Any) -> Any:
-        for layer in layers:
-            x = self._apply(layer, x)
-        return x
-
-    def _apply(self, layer: Layer, x: Any) -> Any:
-        match layer:
-            case Conv() | Dense() | BatchNorm():
-                return self[layer.name](x)
-            case ReLU():
-                return functions.relu(x)
-            case MaxPool(kernel=kernel, stride=stride, pad=pad):
-                return functions.max_pooling_2d(x, kernel, stride, pad, cover_all=layer.partial)
-            case AveragePool(kernel=kernel, stride=stride):
-                return functions.average_pooling_2d(x, kernel, stride)
-            case AveragePoolTo():
-                return _average_pooled(x, layer)
-            case Flatten():
-                return functions.reshape(x, (len(x), -1))
-            case Dropout(rate):
-                return _dropout(x, rate)
-            case Residual(body, shortcut):
-                return functions.relu(self._through(body, x) + self._through(shortcut, x))
-            case Branches(branches):
-                return functions.concat([self._through(branch, x) for branch in branches], axis=1)
-
-
-def _link(layer: Conv | Dense | BatchNorm, weights: Arrays) -> Any:
-    match layer:
-        case Conv(name=name, inputs=inputs, outputs=outputs):
-            return links.Convolution2D(
-                inputs,
-                outputs,
-                layer.kernel,
-                layer.stride,
-                layer.pad,
-                nobias=not layer.bias,
-                initialW=weights[f"{name}.kernel"],
-                initial_bias=weights.get(f"{name}.bias"),
-            )
-        case Dense(name=name, inputs=inputs, outputs=outputs):
-            return links.Linear(
-                inputs,
-                outputs,
-                initialW=weights[f"{name}.kernel"],
-                initial_bias=weights[f"{name}.bias"],
-            )
-        case BatchNorm(name, channels):
-            return links.BatchNormalization(
-                channels,
-                decay=BATCH_NORM_DECAY,
-                eps=BATCH_NORM_EPSILON,
-                initial_gamma=weights[f"{name}.scale"],
-                initial_beta=weights[f"{name}.shift"],
-            )
-
-
-def _average_pooled(x: Any, layer: AveragePoolTo) -> Any:
-    """Multiply height, then width, by the matrix of means. This serves even, uneven and repeated windows."""
-    for extent in x.shape[2:]:
-        x = functions.tensordot(x, x.xp.asarray(layer.weights(extent)), axes=(2, 1))
-    return x
-
-
-def _dropout(x: Any, rate: float) -> Any:
-    """Dropout whose mask is drawn from NumPy's generator, on every device.
-
-    On CPU Chainer does the same. On a GPU it would draw from cuDNN's or CuPy's generator. Their states cannot be read,
-    so no restart could continue with the same masks.
-    """
-    if not chainer.config.train:
-        return x
-    kept = np.random.rand(*x.shape) >= rate
-    mask = kept * np.float32(1 / (1 - rate))
-    return functions.dropout(x, rate, mask=x.xp.asarray(mask))
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     """The content of a checkpoint's file, with the `serialize` that Chainer's serializers call."""
 
-    model: _Model
+    model: Model
     optimizer: Any
 
     def serialize(self, serializer: Any) -> None:
@@ -198,6 +72,13 @@ def _load_hdf5(framework: Chainer, path: Path) -> None:
         chainer.serializers.HDF5Deserializer(file).load(framework.serialized)
 
 
+SLOTS: dict[type[Optimizer], dict[str, str]] = {
+    Sgd: {"v": ""},
+    AdamW: {"m": "", "v": SECOND_MOMENT},
+}
+"""Chainer's own names of an optimizer's slots, each with what stands behind the parameter's name in that of the tensor."""
+
+
 class Chainer(Framework):
     """One rank of a ChainerMN job, started by the `mpiexec` of the MPI that mpi4py is linked to.
 
@@ -212,7 +93,7 @@ class Chainer(Framework):
     }
 
     _network: Network
-    _model: _Model
+    _model: Model
     _optimizer: Any
 
     def __init__(self, communicator: Any, device: Any) -> None:
@@ -258,21 +139,36 @@ class Chainer(Framework):
         *,
         precision: Precision = "fp32",
     ) -> None:
-        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
         self._network = network
-        self._model = _Model(network, weights)
+        self._model = Model(network, weights)
         self._model.to_device(self._device)
-        self._optimizer = chainer.optimizers.MomentumSGD(
-            optimizer.learning_rate, optimizer.momentum
+        self._slots = SLOTS[type(optimizer)]
+        self._optimizer = (
+            self._sgd(optimizer) if isinstance(optimizer, Sgd) else self._adamw(optimizer)
         )
-        self._optimizer.setup(self._model)
-        if optimizer.weight_decay:
-            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(optimizer.weight_decay))
         for parameter in self._model.params():
             # Chainer itself would make the slots only in the first update.
             parameter.update_rule._init_states(parameter)
         if self._communicator.size > 1:
             self._optimizer = self._data_parallel(self._optimizer)
+
+    def _sgd(self, settings: Sgd) -> Any:
+        optimizer = chainer.optimizers.MomentumSGD(settings.learning_rate, settings.momentum)
+        optimizer.setup(self._model)
+        if settings.weight_decay:
+            optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(settings.weight_decay))
+        return optimizer
+
+    def _adamw(self, settings: AdamW) -> Any:
+        """Chainer's Adam decays by its own rate, which it does not multiply by the learning rate."""
+        optimizer = chainer.optimizers.Adam(
+            settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon
+        )
+        optimizer.setup(self._model)
+        for name in filter(is_decayed, self._network.parameters()):
+            rate = settings.learning_rate * settings.weight_decay
+            self._variable(name).update_rule.hyperparam.weight_decay_rate = rate
+        return optimizer
 
     def _data_parallel(self, optimizer: Any) -> Any:
         """A multi-node optimizer that averages gradients in every update, the first one included.
@@ -286,8 +182,11 @@ class Chainer(Framework):
         return parallel
 
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
-        outputs, labels = self._model(self._channels_first(inputs)), self._device.send(labels)
-        loss, *of_heads = [functions.softmax_cross_entropy(each, labels) for each in outputs]
+        outputs, labels = self._model(self._inputs(inputs)), self._device.send(labels)
+        loss, *of_heads = [
+            functions.softmax_cross_entropy(each.reshape(-1, each.shape[-1]), labels.ravel())
+            for each in outputs
+        ]
         minimized = loss
         for weight, of_head in zip(self._network.auxiliary_weights, of_heads, strict=True):
             minimized = minimized + weight * of_head
@@ -303,11 +202,15 @@ class Chainer(Framework):
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            (logits,) = self._model(self._channels_first(inputs))
+            (logits,) = self._model(self._inputs(inputs))
             return _to_host(logits.array)
 
-    def _channels_first(self, images: Inputs) -> Any:
-        return self._device.send(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    def _inputs(self, inputs: Inputs) -> Any:
+        """Images with the channels first, or tokens."""
+        is_image = inputs.ndim == 4
+        return self._device.send(
+            np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) if is_image else inputs
+        )
 
     def barrier(self) -> None:
         self._communicator.mpi_comm.Barrier()
@@ -324,8 +227,8 @@ class Chainer(Framework):
         return _State(self._model, self._optimizer)
 
     def momentum_scale(self) -> float:
-        """MomentumSGD keeps v = momentum * v - learning_rate * g."""
-        return float(-1 / self._optimizer.lr)
+        """MomentumSGD keeps v = momentum * v - learning_rate * g. Adam keeps the moments as they are."""
+        return float(-1 / self._optimizer.lr) if self._slots is SLOTS[Sgd] else 1.0
 
     def held(self) -> Arrays:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
@@ -333,7 +236,8 @@ class Chainer(Framework):
             **{f"model/{name}": _to_host(variable.array) for name, variable in parameters.items()},
             **{f"model/{name}": statistics for name, statistics in self._buffers().items()},
             **{
-                f"optimizer/{name}": _to_host(variable.update_rule.state["v"])
+                f"optimizer/{name}{suffix}": _to_host(variable.update_rule.state[slot])
+                for slot, suffix in self._slots.items()
                 for name, variable in parameters.items()
             },
             "optimizer/steps": np.asarray(self._optimizer.t, np.int64),
@@ -354,20 +258,24 @@ class Chainer(Framework):
         for name, parameter in self._model.namedparams():
             if id(parameter) not in known:
                 raise left_out(f"the chain has the parameter {name}, which the network has not")
-            if list(parameter.update_rule.state) != ["v"]:
+            if parameter.update_rule.state.keys() != self._slots.keys():
                 names = ", ".join(sorted(parameter.update_rule.state))
                 raise left_out(f"the optimizer has the slots {names} of {name}")
         return [
             *(self._weights(f"model/{name}", variable) for name, variable in parameters.items()),
-            *(self._momentum(f"optimizer/{name}", each) for name, each in parameters.items()),
+            *(
+                self._slot(f"optimizer/{name}{suffix}", each, slot)
+                for slot, suffix in self._slots.items()
+                for name, each in parameters.items()
+            ),
             self._counter(),
         ]
 
     def _weights(self, name: str, parameter: Any) -> Tensor:
         return self._tensor(name, lambda: parameter.array)
 
-    def _momentum(self, name: str, parameter: Any) -> Tensor:
-        return self._tensor(name, lambda: parameter.update_rule.state["v"])
+    def _slot(self, name: str, parameter: Any, slot: str) -> Tensor:
+        return self._tensor(name, lambda: parameter.update_rule.state[slot])
 
     def _tensor(self, name: str, memory: Callable[[], Any]) -> Tensor:
         """A tensor whose array, NumPy's or CuPy's, is what `memory` returns."""
@@ -425,7 +333,7 @@ class Chainer(Framework):
     def _variable(self, name: str) -> Any:
         """Chainer's object for this name of the network: a Parameter, or for running statistics an array."""
         layer, _, kind = name.rpartition(".")
-        return getattr(self._model[layer], _ATTRIBUTES[kind])
+        return getattr(self._model[layer], ATTRIBUTES[kind])
 
     def device(self) -> str:
         if self._device.xp is np:
