@@ -75,10 +75,19 @@ def test_a_dry_run_shows_the_array(tmp_path: Path, cluster: str, line: str):
     settings = ExecutorSettings(cluster=cluster)
     jobs = [SnakemakeJob(jobid=number) for number in range(3)]
     describe = dryrun.describe
-    (text,) = describe(jobs, clusters.cluster(settings), tmp_path, settings)  # type: ignore[arg-type]
+    text, _ = describe(jobs, clusters.cluster(settings), tmp_path, settings)  # type: ignore[arg-type]
     assert re.search(rf"^ +#(SBATCH --|PBS -|\$ -){line}$", text, re.MULTILINE)
-    (text,) = describe(jobs, clusters.cluster(settings), tmp_path, settings, at_once=1)  # type: ignore[arg-type]
+    text, _ = describe(jobs, clusters.cluster(settings), tmp_path, settings, at_once=1)  # type: ignore[arg-type]
     assert not re.search(r"--array|-J |-t 1", text)
+
+
+def test_a_dry_run_ends_with_what_the_jobs_may_cost(tmp_path: Path):
+    settings = ExecutorSettings(cluster="pbs", tasks_per_node=4)
+    jobs = [SnakemakeJob(resources={"tasks": 8, "runtime": 90}) for _ in range(3)]
+    jobs.append(SnakemakeJob(name="plot", resources={"runtime": 15}))
+    *_, cost = dryrun.describe(jobs, clusters.cluster(settings), tmp_path, settings)  # type: ignore[arg-type]
+    assert cost.startswith("# In all 4 jobs, at most 9.2 node-hours: ")
+    assert not list(dryrun.describe([], clusters.cluster(settings), tmp_path, settings))
 
 
 def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):

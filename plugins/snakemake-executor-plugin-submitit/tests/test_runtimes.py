@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 from fakes import SnakemakeJob
-from snakemake.resources import Resource
+from snakemake import resources, rules
 from snakemake_interface_common.exceptions import WorkflowError
 
 from snakemake_executor_plugin_submitit import runtimes
@@ -28,6 +28,15 @@ MEANT = {
 READ_WELL = ("120", "90m", "1.5h", "2d", "2 days", "attempt * 60", "60*2", "")
 
 
+def read(name: str, value: object) -> object:
+    """As Snakemake does: newer versions, and older ones."""
+    if hasattr(resources, "Resource"):
+        return resources.Resource(name, value).value
+    found = {name: value}
+    rules.infer_resources(name, value, found)
+    return found[name]
+
+
 @pytest.fixture(autouse=True)
 def _noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtimes, "_misread", {})
@@ -36,7 +45,7 @@ def _noted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("text", "minutes"), MEANT.items())
 def test_a_time_limit_that_snakemake_misreads_is_refused_with_its_minutes(text: str, minutes: int):
     with contextlib.suppress(WorkflowError):  # Snakemake's own words name no form
-        Resource("runtime", text)
+        read("runtime", text)
     with pytest.raises(WorkflowError, match=f"runtime='{text}' as.*write runtime={minutes}, or"):
         Allocation.of(SnakemakeJob(), ExecutorSettings(cluster="slurm"))  # type: ignore[arg-type]
 
@@ -48,10 +57,10 @@ def test_a_time_limit_that_snakemake_reads_as_it_is_written_is_taken(text: str):
 
 @pytest.mark.parametrize("text", [*MEANT, "2d", "90m"])
 def test_no_other_resource_is_looked_at(text: str):
-    assert Resource("qos", text).value == text
+    assert read("qos", text) == text
     runtimes.check()
 
 
 def test_a_time_limit_as_a_number_is_minutes():
-    assert Resource("runtime", 120.0).value == 120
+    assert read("runtime", 120.0) == 120
     runtimes.check()

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ def describe(
     settings: ExecutorSettings,
     at_once: int = sys.maxsize,
 ) -> Iterator[str]:
-    """A block of text for each shape of jobs: which jobs, the command, the file. `at_once` jobs are in the queue or run at a time."""
+    """A block of text for each shape of jobs: which jobs, the command, the file. Then what they may cost. `at_once` jobs
+    are in the queue or run at a time."""
     shapes: dict[Allocation, list[JobExecutorInterface]] = {}
     for job in jobs:
         shapes.setdefault(Allocation.of(job, settings), []).append(job)
@@ -52,6 +53,17 @@ def describe(
                 "",
             ]
         )
+    if shapes and cluster.asks_scheduler:
+        yield _cost({allocation: len(alike) for allocation, alike in shapes.items()})
+
+
+def _cost(jobs: Mapping[Allocation, int]) -> str:
+    """The most that so many jobs of each shape may take."""
+    hours = sum(n * each.nodes * each.runtime_min for each, n in jobs.items()) / 60
+    return (
+        f"# In all {sum(jobs.values())} jobs, at most {hours:,.1f} node-hours: every job for its whole runtime, none requeued. "
+        "Sites charge by what they give to a job: multiply by the points of such a node."
+    )
 
 
 def _submission(executor: Any, folder: Path) -> list[str]:

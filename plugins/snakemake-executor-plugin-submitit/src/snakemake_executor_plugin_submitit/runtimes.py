@@ -7,8 +7,10 @@ Snakemake turns every text of a `runtime` into minutes before an executor sees i
 import functools
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
-from snakemake.resources import Resource
+from snakemake import resources, rules
 from snakemake_interface_common.exceptions import WorkflowError
 
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -23,15 +25,21 @@ _misread: dict[str, int] = {}
 
 def watch() -> None:
     """From now on notes what Snakemake misreads; nothing that it reads is changed."""
-    read = Resource.parse_human_friendly
+    if hasattr(resources, "Resource"):
+        read = _watching(resources.Resource.parse_human_friendly)
+        resources.Resource.parse_human_friendly = staticmethod(read)
+    else:  # Snakemake 8, and the first versions of 9
+        rules.infer_resources = _watching(rules.infer_resources)
 
+
+def _watching(read: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(read)
-    def watching(name: str, value: object) -> object:
+    def watching(name: str, value: object, *more: Any) -> Any:
         if name == "runtime" and isinstance(value, str):
             _note(value.strip("'\" "))
-        return read(name, value)
+        return read(name, value, *more)
 
-    Resource.parse_human_friendly = staticmethod(watching)
+    return watching
 
 
 def check() -> None:

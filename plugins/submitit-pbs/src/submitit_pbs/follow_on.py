@@ -13,15 +13,14 @@ from pathlib import Path
 
 from submitit.core.utils import JobPaths
 
-from submitit_pbs.script import FOLLOWS, single
+from submitit_pbs.script import continuation
 
 
 def submit(paths: JobPaths) -> str:
     """Called inside the job. The id for PBS; raises CalledProcessError if qsub fails."""
-    text = single(paths.submission_file.read_text())
     new_id = subprocess.run(
-        ["qsub", "-v", f"{FOLLOWS}={paths.job_id}"],
-        input=text,
+        ["qsub"],
+        input=continuation(paths.submission_file.read_text(), str(paths.job_id)),
         cwd=os.environ.get("PBS_O_WORKDIR"),
         stdout=subprocess.PIPE,
         text=True,

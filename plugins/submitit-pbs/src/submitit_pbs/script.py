@@ -12,7 +12,7 @@ from submitit_pbs.parameters import PbsParameters
 from submitit_qsub import clock, quoting
 
 FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
-"""Given to a job that goes on with the work of an earlier one: submitit's id of that."""
+"""Set in the file of a job that goes on with the work of an earlier one: submitit's id of that."""
 JOB_ID = "SUBMITIT_PBS_JOB_ID"
 RESTARTED = "SUBMITIT_PBS_RESTARTED"
 """1 in a job that has run before, as its log shows, or whose work it goes on with; else 0."""
@@ -52,9 +52,11 @@ def script(parameters: PbsParameters, command: str, folder: Path, subjobs: int |
     )
 
 
-def single(text: str) -> str:
-    """The submission file of one subjob alone, from that of its array."""
-    return re.sub(r"^#PBS -J .*\n", "", text, flags=re.MULTILINE)
+def continuation(text: str, job_id: str) -> str:
+    """The submission file of a job that goes on with the work of `job_id`, from that of this job or of its array. It names
+    the job itself: `qsub -v` would take the place of a `-v` in the file."""
+    alone = re.sub(r"^#PBS -J .*\n", "", text, flags=re.MULTILINE)
+    return alone.replace(_OWN_ID, f"{FOLLOWS}={job_id}\n{_OWN_ID}", 1)
 
 
 def quoted(folder: str) -> str:
