@@ -248,6 +248,16 @@ def test_losses_are_means_over_ranks_and_the_test_set(tmp_path: Path) -> None:
     assert training["test_accuracy"].tolist() == pytest.approx([9 / 20] * 2)
 
 
+def test_a_model_of_tokens_has_a_perplexity_and_no_other(tmp_path: Path) -> None:
+    text = FakeRun(cell=cell(model="gpt_baby", dataset="text", optimizer="adamw"))
+    training = tables(tmp_path, FakeRun(cell=cell()), text)["training"]
+    known = training[training["model"] == "gpt_baby"]
+    assert known["test_perplexity"].tolist() == pytest.approx(np.exp(known["test_loss"]).tolist())
+    assert known["optimizer"].tolist() == ["adamw"] * 2
+    assert training.loc[training["model"] != "gpt_baby", "test_perplexity"].isna().all()
+    assert set(training.loc[training["model"] != "gpt_baby", "optimizer"]) == {"sgd"}
+
+
 def test_without_evaluation_there_is_no_test_loss(tmp_path: Path) -> None:
     training = tables(tmp_path, FakeRun(cell=cell(), evaluates=False))["training"]
     assert training["training_loss"].notna().all()

@@ -72,6 +72,15 @@ def test_baselines_and_runs_with_checkpoints_and_resumed_ones_are_curves_of_thei
     assert max(accuracy.lines[0].get_ydata()) > 1
 
 
+def test_perplexity_stands_where_other_models_have_accuracy() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(2,), models=("resnet50", "gpt_baby"))
+    figure = FIGURES["training"].draw(study.tables())
+    named = [axes.get_ylabel() for axes in figure.axes]
+    assert sorted(named[1::2]) == ["Test accuracy (%)", "Test perplexity"]
+    accuracy, perplexity = (figure.axes[1 + 2 * place] for place in range(2))
+    assert accuracy.get_ylim() != perplexity.get_ylim()
+
+
 def test_training_without_evaluation_says_so() -> None:
     table = SMALL["training"].assign(test_accuracy=float("nan"))
     figure = FIGURES["training"].draw({**SMALL, "training": table})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.matrix.networks.models import READ_TOKENS
 
 Setup = dict[str, Any]
 
@@ -54,6 +55,7 @@ def whole_curve(setup: Setup, repeats: int) -> Iterator[Setup]:
                 "training_loss": loss,
                 "test_loss": 1.1 * loss,
                 "test_accuracy": 1 - 0.4 * loss,
+                "test_perplexity": np.exp(1.1 * loss) if setup["model"] in READ_TOKENS else np.nan,
             }
 
 

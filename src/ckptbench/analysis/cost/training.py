@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import EPOCH, REPEAT, RUN, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.schema import Column, Table
+from ckptbench.matrix.networks.models import READ_TOKENS
 
 TRAINING = Table(
     "training",
@@ -21,7 +23,8 @@ TRAINING = Table(
         EPOCH,
         Column("training_loss", "number", "1", "cross-entropy before each update, mean over steps and ranks"),
         Column("test_loss", "number", "1", "cross-entropy after the epoch, mean over the test set"),
-        Column("test_accuracy", "number", "1", "share of the test set classified correctly"),
+        Column("test_accuracy", "number", "1", "share of the test set, of text of its tokens, that is predicted right"),
+        Column("test_perplexity", "number", "1", "exp(test_loss), of models that learn from tokens"),
     ),
 )  # fmt: skip
 
@@ -43,10 +46,12 @@ def training(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         .join(loss.rename("training_loss"), on=by_epoch)
         .join(tests, on=by_epoch)
     )
+    test_loss = rows["loss_sum"] / rows["samples"]
     return TRAINING.frame(
         rows.assign(
-            test_loss=rows["loss_sum"] / rows["samples"],
+            test_loss=test_loss,
             test_accuracy=rows["correct"] / rows["samples"],
+            test_perplexity=np.exp(test_loss.where(rows["model"].isin(READ_TOKENS))),
         )
     )
 

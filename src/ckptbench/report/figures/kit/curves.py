@@ -1,4 +1,4 @@
-"""Loss and accuracy by epoch: a pair of panels for each group of runs."""
+"""Loss and accuracy, or perplexity, by epoch: a pair of panels for each group of runs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ MARKERS = 6
 QUANTITIES = {
     "training_loss": ("Training loss", 1),
     "test_accuracy": ("Test accuracy (%)", 100),
+    "test_perplexity": ("Test perplexity", 1),
 }
 """Columns, each with the name of its axis and the factor between the two."""
 PANEL_IN = 1.1
@@ -31,16 +32,22 @@ PANEL_IN = 1.1
 def draw_pairs(
     groups: Sequence[tuple[str, pd.DataFrame]], kinds: Kinds, caption: str
 ) -> tuple[PaperFigure, list[Axes]]:
-    """Two panels for each title and its rows, loss and accuracy, with a mean line and a band from the smallest to the largest for each framework and `kind`."""
+    """Two panels for each title and its rows, loss and accuracy or, of text, perplexity, with a mean line and a band from the smallest to the largest for each framework and `kind`."""
     titles = [text for title, _ in groups for text in (title, "")]
     across = 2 if len(groups) % 2 else 4  # both panels of a pair are in one line
     figure, panels = small_multiples(titles, PANEL_IN, caption, across=across)
+    first: dict[str, Axes] = {}
     for place, axes in enumerate(panels):
         _, rows = groups[place // 2]
-        _draw(axes, rows, list(QUANTITIES)[place % 2], kinds)
-        if place > 1:
-            axes.sharey(panels[place % 2])
+        quantity = _quality(rows) if place % 2 else "training_loss"
+        _draw(axes, rows, quantity, kinds)
+        if first.setdefault(quantity, axes) is not axes:
+            axes.sharey(first[quantity])
     return figure, panels
+
+
+def _quality(rows: pd.DataFrame) -> str:
+    return "test_perplexity" if rows["test_perplexity"].notna().any() else "test_accuracy"
 
 
 def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, kinds: Kinds) -> None:
