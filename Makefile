@@ -65,6 +65,7 @@ environment: ## make .venv, in which everything else runs
 BUILD := --require-build-hashes --preview-features build-dependency-hashes --build-constraints envs/build-constraints.txt
 make-venv:
 	@test ! -L .venv || { echo ".venv is a link to that of another clone, which has other packages: remove the link"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on your PATH: load it, or name another Python 3.11 with PYTHON=; docs/cluster.md says how uv brings one"; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	sed -n '/^uv==/,/[^\]$$/p' envs/dev.txt > .venv/uv.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement .venv/uv.txt

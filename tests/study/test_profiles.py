@@ -14,9 +14,9 @@ from selection import FULL
 
 STUDY = "config/studies/rojas-abci.yaml"  # GPUs, 1 to 256 of them
 SCHEDULERS = {"sbatch", "srun", "sacct", "squeue", "scancel", "scontrol", "qsub", "qstat", "qdel"}
-PLANNED = ("slurm", "gridengine", "abci", "abci-v100") if FULL else ("slurm", "abci")
+PLANNED = ("slurm", "gridengine", "abci", "abci-v100", "polaris") if FULL else ("slurm", "abci")
 """Below, jobs of every profile are printed. To print them, the study is planned as well."""
-REFUSED = ("abci", "abci-v100") if FULL else ("abci",)
+REFUSED = ("abci", "abci-v100", "polaris") if FULL else ("abci",)
 
 
 def snakemake(
@@ -121,6 +121,33 @@ def test_abci_gets_whole_nodes_of_eight_gpus_by_select(checkout: Checkout) -> No
         "#PBS -l walltime=02:00:00",
         "#PBS -J 0-19",
     ]
+
+
+def test_polaris_gets_nodes_scattered_and_the_file_systems_that_it_uses(checkout: Checkout) -> None:
+    lines = submission(checkout, "polaris", 8, "--submitit-queue", "debug-scaling")
+    assert [line for line in lines if re.match(r"#PBS -[qAl]", line)] == [
+        "#PBS -q debug-scaling",
+        "#PBS -A gxx50000",
+        "#PBS -l select=2:system=polaris",
+        "#PBS -l place=scatter",
+        "#PBS -l walltime=01:00:00",
+        "#PBS -l filesystems=home:eagle",
+    ]
+
+
+def test_a_site_that_wants_the_type_of_gpus_gets_it(checkout: Checkout) -> None:
+    typed = ("--set-resources", "train_cell:gpu_model=h100")
+    assert "#SBATCH --gpus-per-node=h100:4" in submission(checkout, "slurm", 8, *typed)
+    fixed = ("--submitit-options", "exclusive=true", "gpus_per_node=h100:4")
+    assert "#SBATCH --gpus-per-node=h100:4" in submission(checkout, "slurm", 8, *fixed)
+
+
+def test_a_reservation_of_abci_is_a_queue_and_the_kind_of_its_nodes_a_variable(
+    checkout: Checkout,
+) -> None:
+    options = ("--submitit-queue", "R123456", "--submitit-options", "chunk=", 'extra=["-v RTYPE=rt_HF,USE_SSH=1"]')  # fmt: skip
+    lines = submission(checkout, "abci", 32, *options)
+    assert {"#PBS -q R123456", "#PBS -l select=4", "#PBS -v RTYPE=rt_HF,USE_SSH=1"} <= set(lines)
 
 
 def test_one_gpu_of_abci_is_a_queue_and_one_task_a_node(checkout: Checkout) -> None:

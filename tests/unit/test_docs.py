@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ SHOWN = re.compile(r"```bash\n(?:[^`]*\n)?(ckptbench [^`]*)\n```\n\n```text\n([^
 """A command of a page, and what it prints."""
 INVENTED = re.compile(r"(?<![a-z])(mine|my)(?![a-z])|<\w+>")
 """In a path: it stands for a file that the reader adds."""
+
+
+def test_the_program_that_starts_ranks_by_ssh_keeps_every_word(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```bash\n(#!/bin/bash\n[^`]*)```", page)
+    # ssh hands one line to a shell of the other host.
+    ssh = '#!/bin/sh\n[ "$1 $2 $3" = "-o BatchMode=yes node1" ] && shift 3 && exec sh -c "$*"\n'
+    for name, text in (("pbs_tmrsh", program), ("ssh", ssh)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    words = ["printf", "%s\\n", "A=a b", "it's", "$HOME", "", '"']
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    said = subprocess.run([str(tmp_path / "pbs_tmrsh"), "node1", *words], env=path, capture_output=True, text=True, check=True)  # fmt: skip
+    assert said.stdout.splitlines() == words[2:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
