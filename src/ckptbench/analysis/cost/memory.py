@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -12,13 +12,12 @@ CLOSED, EPOCH = "closed", "epoch"
 OF_RANK = ["run", "rank"]
 
 
-def peaks_above(tables: Mapping[str, pd.DataFrame], pairs: Iterable[tuple[str, str]]) -> Floats:
+def peaks_above(peaks: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> Floats:
     """By pair of a run and its baseline the peak of the one above that of the other, on the rank where that is the most.
 
-    Shape (pairs,), without pairs of which either has no sample.
+    `peaks` is that of `peaks_of`. Shape (pairs,), without pairs of which either has no sample.
     """
     named = pd.DataFrame(pairs, columns=["run", "baseline"])
-    peaks = _peaks(tables["memory"])
     both = named.merge(peaks, on="run").merge(
         peaks.rename(columns={"run": "baseline"}), on=["baseline", "rank"], suffixes=("", "_there")
     )
@@ -26,8 +25,8 @@ def peaks_above(tables: Mapping[str, pd.DataFrame], pairs: Iterable[tuple[str, s
     return above.to_numpy(float)
 
 
-def _peaks(memory: pd.DataFrame) -> pd.DataFrame:
-    """One row a run and rank: its peak up to the last end of an epoch.
+def peaks_of(memory: pd.DataFrame) -> pd.DataFrame:
+    """One row a run and rank of the table `memory`: its peak up to the last end of an epoch.
 
     The last save may be written after it, while the rank already copies its final state, which is no memory of
     checkpoints: the baseline's rank does so as well, and has no sample then.

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.cost.estimates import Slowdown
-from ckptbench.analysis.cost.memory import peaks_above
+from ckptbench.analysis.cost.memory import peaks_above, peaks_of
 from ckptbench.analysis.cost.overhead import baselines_of
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.cost.stall import mean_of_runs, reached_shared, steady_or_all
@@ -171,6 +171,7 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
     valid = with_valid_timing(tables["runs"])
     times = run_times(tables, valid)
     baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
+    peaks = peaks_of(tables["memory"])
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         used = steady_or_all(group)
         durable = reached_shared(used)
@@ -189,7 +190,7 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             durable=mean_of_runs(durable, "durable_s"),
             near_durable=mean_of_runs(nearer, "durable_s"),
             durable_checkpoints=len(durable),
-            memory=_mean(peaks_above(tables, pairs)),
+            memory=_mean(peaks_above(peaks, pairs)),
         )
 
 
