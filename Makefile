@@ -18,7 +18,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
 # It ends with the answer, which the workflow would print before the report is made.
-study: environment ## run the default study on this machine: ten to twelve minutes, then an answer and report.html
+study: environment ## run the default study on this machine: 10 to 12 minutes (35 without AVX-512), then an answer and report.html
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 	@echo; cat results/answer.txt
