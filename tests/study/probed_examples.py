@@ -86,7 +86,8 @@ TRAINED = {
 }  # fmt: skip
 """Steps of JAX are so short that more of them pass beside a save. Lightning writes to TMPDIR, and moves the file from there."""
 
-NUMBER = re.compile(r"\d+\.\d+")
+NUMBER = re.compile(r"\d+\.\d+|(?<=_per_second': ')\d+")
+"""Of a time. Trainer prints a rate of more than a hundred without a point."""
 
 
 def without_times(out: str) -> list[str]:
