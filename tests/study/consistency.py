@@ -261,7 +261,7 @@ STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
     "torch": {"slot": _torch_slot, "parameter": _torch_parameter, "group": _torch_group},
     "chainer": {"slot": _chainer_slot, "link": _chainer_link},
     "tensorflow": {"slot": _keras_slot},
-    "ckptbench.frameworks.jax": {"slot": _jax_slot},
+    "ckptbench.frameworks.jax.framework": {"slot": _jax_slot},
 }
 """By library, what comes after `build` and is not in `state`."""
 

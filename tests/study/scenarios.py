@@ -211,11 +211,13 @@ def _living() -> set[str]:
 
 
 def moments(framework: str, world: RankContext, folder: Path, **options: Any) -> Arrays:
-    """`saved`: what the framework holds after three steps; by format and strategy `read/<name>`: what a network that is
-    built anew holds after it has read its checkpoint, and, of formats, `bytes/<name>`: the size of its files.
+    """`saved`: what the framework holds after three steps.
+
+    By format, and strategy behind BY, `read/<name>`: what a network that is built anew holds after it has read its
+    checkpoint; and of formats, `bytes/<name>`: the size of its files.
     """
     own = folder / "moments"
-    own.mkdir()
+    (own / BY).mkdir(parents=True)
     scenario = Scenario(framework, world, **options)
     scenario.train(0, SAVED.step, 4)
     found = _in("saved", scenario.framework.held())
@@ -223,20 +225,21 @@ def moments(framework: str, world: RankContext, folder: Path, **options: Any) ->
     for name, chosen in formats.items():
         (own / name).mkdir()
         chosen.save(scenario.framework, own / name / chosen.filename)
-        size = sum(path.stat().st_size for path in (own / name).iterdir())
-        found[f"bytes/{name}"] = np.asarray(size)
+        files = [path for path in (own / name).rglob("*") if path.is_file()]
+        found[f"bytes/{name}"] = np.asarray(sum(path.stat().st_size for path in files))
     for name in strategies:
-        strategy = _open(name, scenario.framework, world, own)
+        strategy = _open(name, scenario.framework, world, own / BY)
         strategy.ready()
         strategy.save(SAVED)
         strategy.close()
-    for name in (*formats, *strategies):
+    for name in formats:
         scenario.build()
-        if name in formats:
-            formats[name].load(scenario.framework, own / name / formats[name].filename)
-        else:
-            _load(name, scenario, own)
+        formats[name].load(scenario.framework, own / name / formats[name].filename)
         found |= _in(f"read/{name}", scenario.framework.held())
+    for name in strategies:
+        scenario.build()
+        _load(name, scenario, own)
+        found |= _in(f"read/{BY}{name}", scenario.framework.held())
     return found
 
 

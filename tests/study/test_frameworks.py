@@ -341,10 +341,9 @@ def test_every_format_and_strategy_holds_both_moments_and_a_tied_tensor_once(
     found = alone(framework, "moments")
     network = network_of("gpt_tiny")
     tied = 4 * np.prod(network.parameters()["tokens.kernel"])
-    formats = FRAMEWORKS[framework].formats
-    for name in (*formats, *strategies_of(framework)):
+    for name in written_by(framework):
         assert different(part_of(found, f"read/{name}"), part_of(found, "saved")) == [], name
-    for name in formats:
+    for name in FRAMEWORKS[framework].formats:
         assert 0.6 * 12 * network.parameter_count < found[f"bytes/{name}"], name
         assert found[f"bytes/{name}"] < 12 * network.parameter_count + tied, name
 

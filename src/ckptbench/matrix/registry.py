@@ -112,10 +112,11 @@ FRAMEWORKS = Registry(
             marker="^",
         ),
         "jax": FrameworkEntry(
-            location="ckptbench.frameworks.jax:Jax",
+            location="ckptbench.frameworks.jax.framework:Jax",
             formats=("orbax", "npz"),
             omissions=("position", "momentum", "random", "statistics"),
             by_name=True,
+            offers=("adamw", "bf16", "tokens"),
             label="JAX",
             color="#882255",
             marker="X",

@@ -10,11 +10,10 @@ The update donates parameters and slots: XLA writes the new values over the old 
 from __future__ import annotations
 
 import functools
-import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 from ckptbench.common.processes import ignore_stop_signals
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
+    SECOND_MOMENT,
     Arrays,
     Format,
     Framework,
@@ -41,6 +41,7 @@ from ckptbench.frameworks.contract import (
     put_arrays,
 )
 from ckptbench.frameworks.determinism import settle_libraries
+from ckptbench.frameworks.jax.network import Forward, Named, described, own_layout, tables_of
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
@@ -52,8 +53,6 @@ ON_ALL, A_ROW_EACH = P(), P(RANKS)
 """How an array lies on the mesh: the same on all ranks, or one row (or one part of the rows) on each."""
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 """Source: https://docs.jax.dev/en/latest/xla_flags.html."""
-Named = dict[str, jax.Array]
-IMAGES = ("NHWC", "HWIO", "NHWC")
 
 
 class Jax(Framework):
@@ -95,10 +94,13 @@ class Jax(Framework):
         *,
         precision: Precision = "fp32",
     ) -> None:
-        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
-        self._network = network
+        self._network, self._precision = network, precision
+        self._tables = tables_of(network)
         self._transform = _transform(optimizer)
-        parameters = {name: _own_layout(weights[name]) for name in network.parameters()}
+        parameters = {
+            name: weights[name] if name in self._tables else own_layout(weights[name])
+            for name in network.parameters()
+        }
         slots = _flat(self._transform.init(parameters))
         self._slots = _Slots(tuple(slots), jax.tree.structure(self._transform.init(parameters)))
         self._parameters = list(parameters)
@@ -129,9 +131,10 @@ class Jax(Framework):
             {name: self._arrays[f"model/{name}"] for name in self._parameters},
             self._statistics,
             self._key,
-            self._part_of_rows(inputs),
-            self._part_of_rows(labels.astype(np.int32)),
+            self._part_of_rows(_in_32_bits(inputs)),
+            self._part_of_rows(_in_32_bits(labels)),
             network=self._network,
+            precision=self._precision,
             mesh=self._mesh,
         )
         if self.average is not None:
@@ -156,7 +159,8 @@ class Jax(Framework):
         weights = {name: self._arrays[f"model/{name}"] for name in self._parameters}
         statistics = {name: _own(array)[0] for name, array in self._statistics.items()}
         own = {name: array.addressable_data(0) for name, array in weights.items()}
-        return np.array(_logits(own, statistics, inputs, network=self._network))
+        chosen = {"network": self._network, "precision": self._precision}
+        return np.array(_logits(own, statistics, _in_32_bits(inputs), **chosen))
 
     def barrier(self) -> None:
         if self._world.world_size > 1:
@@ -170,8 +174,13 @@ class Jax(Framework):
             os._exit(1)
 
     def held(self) -> Arrays:
-        """Under `optimizer/` are the momenta alone."""
-        return {name: _described(array) for name, array in self.stored().items()}
+        """Under `optimizer/` AdamW has `optimizer/count` too."""
+        return {name: self._described(name, array) for name, array in self.stored().items()}
+
+    def _described(self, name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
+        """A copy in the layout of the network's description."""
+        parameter = name.partition("/")[2].removesuffix(SECOND_MOMENT)
+        return np.array(array if parameter in self._tables else described(array), order="C")
 
     def stored(self) -> Arrays:
         """What a format holds, in JAX's own layout and, on CPU, in JAX's own memory."""
@@ -247,27 +256,31 @@ def _connect(world: RankContext) -> None:
     jax.distributed.initialize(world.addresses[0], world.world_size, world.rank)
 
 
+def _in_32_bits(array: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as JAX computes with them."""
+    return array.astype(np.int32) if array.dtype.kind in "iu" else array
+
+
 def _own(array: jax.Array) -> NDArray[np.generic]:
     """What this rank has of an array; of one on CPU its own memory."""
     return np.asarray(array.addressable_data(0))
 
 
-def _own_layout(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Convolutions change from (out, in, height, width) to (height, width, in, out). Dense kernels are transposed."""
-    return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
-
-
-def _described(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """A copy in the layout of the network's description."""
-    return np.array(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T, order="C")
-
-
 @functools.cache
-def _transform(optimizer: Sgd) -> optax.GradientTransformation:
+def _transform(optimizer: Optimizer) -> optax.GradientTransformation:
     """The same object for the same settings, so that the update is compiled once."""
-    return optax.chain(
-        optax.add_decayed_weights(optimizer.weight_decay),
-        optax.sgd(optimizer.learning_rate, momentum=optimizer.momentum),
+    if isinstance(optimizer, Sgd):
+        return optax.chain(
+            optax.add_decayed_weights(optimizer.weight_decay),
+            optax.sgd(optimizer.learning_rate, momentum=optimizer.momentum),
+        )
+    return optax.adamw(
+        optimizer.learning_rate,
+        b1=optimizer.beta1,
+        b2=optimizer.beta2,
+        eps=optimizer.epsilon,
+        weight_decay=optimizer.weight_decay,
+        mask=lambda weights: {name: arch.is_decayed(name) for name in weights},
     )
 
 
@@ -280,33 +293,42 @@ class _Slots:
 
 
 def _flat(slots: optax.OptState) -> dict[str, Any]:
-    """Optax' slots by the names of the contract: in its tree the trace of a parameter has the parameter's name."""
-    return {f"optimizer/{path[-1].key}": leaf for path, leaf in jax.tree.leaves_with_path(slots)}
+    """Optax' slots by the names of the contract. In its trees a trace or a moment has the name of its parameter."""
+    return {_slot_name(path): leaf for path, leaf in jax.tree.leaves_with_path(slots)}
 
 
-@functools.partial(jax.jit, static_argnames=("network", "mesh"))
+def _slot_name(path: tuple[Any, ...]) -> str:
+    *_, kind, last = path
+    if not isinstance(last, jax.tree_util.DictKey):
+        return f"optimizer/{last.name}"
+    return f"optimizer/{last.key}{SECOND_MOMENT if kind.name == 'nu' else ''}"
+
+
+@functools.partial(jax.jit, static_argnames=("network", "precision", "mesh"))
 def _gradients(
     weights: Named,
     statistics: Named,
     keys: jax.Array,
-    images: jax.Array,
+    inputs: jax.Array,
     labels: jax.Array,
     *,
     network: arch.Network,
+    precision: Precision,
     mesh: Mesh,
 ) -> tuple[Named, Named, jax.Array, jax.Array]:
     """Gradients averaged over the ranks; each rank's new statistics, its next key and its loss."""
 
     def of_rank(
-        weights: Named, statistics: Named, keys: jax.Array, images: jax.Array, labels: jax.Array
+        weights: Named, statistics: Named, keys: jax.Array, inputs: jax.Array, labels: jax.Array
     ) -> tuple[Named, Named, jax.Array, jax.Array]:
         after, now = jax.random.split(jax.random.wrap_key_data(keys[0]))
 
         def losses(weights: Named) -> tuple[jax.Array, tuple[jax.Array, Named]]:
-            forward = _Forward(weights, {name: row[0] for name, row in statistics.items()}, now)
+            own = {name: row[0] for name, row in statistics.items()}
+            forward = Forward(weights, own, precision, now)
             loss, *of_heads = (
                 optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-                for logits in forward.outputs(network, images)
+                for logits in forward.outputs(network, inputs)
             )
             weighted = zip(network.auxiliary_weights, of_heads, strict=True)
             minimized = loss + sum(weight * of_head for weight, of_head in weighted)
@@ -325,7 +347,7 @@ def _gradients(
         out_specs=(ON_ALL, *[A_ROW_EACH] * 3),
         check_vma=False,
     )
-    return on_ranks(weights, statistics, keys, images, labels)
+    return on_ranks(weights, statistics, keys, inputs, labels)
 
 
 @functools.partial(jax.jit, static_argnames=("slots", "transform"), donate_argnames="arrays")
@@ -339,120 +361,16 @@ def _updated(
     return {**{f"model/{name}": array for name, array in weights.items()}, **_flat(after)}
 
 
-@functools.partial(jax.jit, static_argnames="network")
+@functools.partial(jax.jit, static_argnames=("network", "precision"))
 def _logits(
-    weights: Named, statistics: Named, images: jax.Array, *, network: arch.Network
+    weights: Named,
+    statistics: Named,
+    inputs: jax.Array,
+    *,
+    network: arch.Network,
+    precision: Precision,
 ) -> jax.Array:
-    return _Forward(weights, statistics, None).outputs(network, images)[0]
-
-
-@dataclass
-class _Forward:
-    """One forward pass over images of shape (n, height, width, channels)."""
-
-    weights: Named
-    statistics: Named
-    key: jax.Array | None
-    """For dropout. None: evaluation mode."""
-    changed: Named = field(default_factory=dict)
-    """The running statistics after a pass in training mode."""
-    draws: int = 0
-
-    def outputs(self, network: arch.Network, x: jax.Array) -> list[jax.Array]:
-        """The logits, and in training mode those of auxiliary heads."""
-        of_heads = []
-        for layer in network.layers:
-            if not isinstance(layer, arch.AuxiliaryHead):
-                x = self._applied(layer, x)
-            elif self.key is not None:
-                of_heads.append(self._stacked(layer.layers, x))
-        return [x, *of_heads]
-
-    def _stacked(self, stack: Iterable[arch.Layer], x: jax.Array) -> jax.Array:
-        for layer in stack:
-            x = self._applied(layer, x)
-        return x
-
-    def _applied(self, layer: arch.Layer, x: jax.Array) -> jax.Array:
-        match layer:
-            case arch.Conv():
-                x = self._convolved(layer, x)
-            case arch.BatchNorm():
-                x = self._normalized(layer, x)
-            case arch.Dense():
-                x = self._biased(layer, x @ self.weights[f"{layer.name}.kernel"])
-            case arch.ReLU():
-                x = jax.nn.relu(x)
-            case arch.MaxPool():
-                x = _max_pooled(layer, x)
-            case arch.AveragePool():
-                values = math.prod(arch.both(layer.kernel))
-                x = _windows(layer, x, 0.0, jax.lax.add, [(0, 0)] * 2) / values
-            case arch.AveragePoolTo():
-                rows, columns = (layer.weights(extent) for extent in x.shape[1:3])
-                x = jnp.einsum("ih,nhwc,jw->nijc", rows, x, columns)
-            case arch.Flatten():
-                x = x.transpose(0, 3, 1, 2).reshape(len(x), -1)
-            case arch.Dropout():
-                x = self._dropped(layer, x)
-            case arch.Residual():
-                x = self._stacked(layer.body, x) + self._stacked(layer.shortcut, x)
-                x = jax.nn.relu(x) if layer.relu else x
-            case arch.Branches():
-                x = jnp.concatenate([self._stacked(each, x) for each in layer.branches], axis=-1)
-        return x
-
-    def _convolved(self, layer: arch.Conv, x: jax.Array) -> jax.Array:
-        x = jax.lax.conv_general_dilated(
-            x,
-            self.weights[f"{layer.name}.kernel"],
-            (layer.stride, layer.stride),
-            [(layer.pad, layer.pad)] * 2,
-            dimension_numbers=IMAGES,
-        )
-        return self._biased(layer, x)
-
-    def _biased(self, layer: arch.Conv | arch.Dense, x: jax.Array) -> jax.Array:
-        return x + self.weights[f"{layer.name}.bias"] if layer.bias else x
-
-    def _normalized(self, layer: arch.BatchNorm, x: jax.Array) -> jax.Array:
-        names = [f"{layer.name}.{kind}" for kind in ("mean", "variance")]
-        mean, variance = running = [self.statistics[name] for name in names]
-        if self.key is not None:
-            mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
-            for name, old, new in zip(names, running, (mean, variance), strict=True):
-                decay = arch.BATCH_NORM_DECAY
-                self.changed[name] = decay * old + (1 - decay) * new
-        scale, shift = (self.weights[f"{layer.name}.{kind}"] for kind in ("scale", "shift"))
-        return (x - mean) * jax.lax.rsqrt(variance + arch.BATCH_NORM_EPSILON) * scale + shift
-
-    def _dropped(self, layer: arch.Dropout, x: jax.Array) -> jax.Array:
-        if self.key is None:
-            return x
-        self.draws += 1
-        kept = jax.random.bernoulli(
-            jax.random.fold_in(self.key, self.draws), 1 - layer.rate, x.shape
-        )
-        return jnp.where(kept, x / (1 - layer.rate), 0)
-
-
-def _max_pooled(layer: arch.MaxPool, x: jax.Array) -> jax.Array:
-    # Behind so many more rows and columns, the windows that fit are those that were partial.
-    behind = [stride - 1 if layer.partial else 0 for stride in arch.both(layer.stride)]
-    sides = [(layer.pad, layer.pad + more) for more in behind]
-    return _windows(layer, x, -jnp.inf, jax.lax.max, sides)
-
-
-def _windows(
-    layer: arch.MaxPool | arch.AveragePool,
-    x: jax.Array,
-    initial: float,
-    reduce: Any,
-    sides: Iterable[tuple[int, int]],
-) -> jax.Array:
-    """Every window of the images, reduced to one value; `sides` are rows and columns of `initial` around them."""
-    kernel, stride = ((1, *arch.both(each), 1) for each in (layer.kernel, layer.stride))
-    return jax.lax.reduce_window(x, initial, reduce, kernel, stride, [(0, 0), *sides, (0, 0)])
+    return Forward(weights, statistics, precision, None).outputs(network, inputs)[0]
 
 
 def _alone() -> ocp.options.MultiprocessingOptions:

@@ -1,0 +1,1 @@
+"""JAX with optax and Orbax."""
