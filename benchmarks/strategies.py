@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from ratio import median_interval
-from training import LENGTH, OPTIMIZERS, RESULTS, Saver, Training
+from training import LENGTH, OPTIMIZERS, OVER_PYTORCH, RESULTS, Saver, Training
 
 from ckptbench.checkpoints.store import fsync
 from ckptbench.frameworks.pytorch import PyTorch
@@ -54,7 +54,7 @@ from ckptbench.world.joining import pin
 from ckptbench.world.ranks import RankContext
 
 NONE, DISK = "none", "disk"
-CHOSEN = ("optimizer", "precision", "length")
+CHOSEN = ("framework", "optimizer", "precision", "length")
 """Options that callers may leave out."""
 KEEP = 2
 SETTLING = KEEP + 2
@@ -70,6 +70,7 @@ DIRECT_ALIGNMENT = 4096
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=ARCHITECTURES, default="resnet50")
+    parser.add_argument("--framework", choices=OVER_PYTORCH, default=OVER_PYTORCH[0])
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
     parser.add_argument("--precision", choices=get_args(Precision), default="fp32")
     parser.add_argument("--length", type=int, default=LENGTH, help="tokens of a sequence")
@@ -81,7 +82,9 @@ def main() -> None:
     parser.add_argument(
         "--at-most-s", type=float, default=math.inf, help="no second round begins later than this"
     )
-    parser.add_argument("--strategies", help="separated by commas; default: all that serve PyTorch")
+    parser.add_argument(
+        "--strategies", help="separated by commas; default: all that serve the framework"
+    )
     parser.add_argument("--cores", help="which the ranks share, as 0,1; default: all")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="on the file system to measure"
@@ -340,9 +343,9 @@ def _ticks(pid: int) -> int:
 
 
 @cache
-def usable() -> tuple[str, ...]:
-    """The strategies that serve PyTorch and whose libraries are installed, in the registry's order."""
-    serving = [name for name, entry in STRATEGIES.items() if entry.serves("pytorch")]
+def usable(framework: str) -> tuple[str, ...]:
+    """The strategies that serve the framework and whose libraries are installed, in the registry's order."""
+    serving = [name for name, entry in STRATEGIES.items() if entry.serves(framework)]
     return tuple(name for name in serving if _is_installed(name))
 
 
@@ -356,11 +359,12 @@ def _is_installed(strategy: str) -> bool:
 
 def chosen(options: argparse.Namespace) -> list[str]:
     """The strategies to measure, in the registry's order."""
-    serving = usable()
+    framework = getattr(options, "framework", OVER_PYTORCH[0])
+    serving = usable(framework)
     asked = serving if options.strategies is None else options.strategies.split(",")
     if unknown := {name.partition("@")[0] for name in asked} - set(serving):
         raise SystemExit(
-            f"--strategies: {min(unknown)} does not serve PyTorch, or its library is not installed: "
+            f"--strategies: {min(unknown)} does not serve {framework}, or its library is not installed: "
             f"use {', '.join(serving)}"
         )
     return list(asked)
@@ -397,7 +401,7 @@ def show(found: dict[str, Any]) -> None:
     """Print one line a strategy."""
     none_s, steps = np.asarray(found[NONE]["block_s"]), found["interval"] * found["checkpoints"]
     print(
-        f"{found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
+        f"{found.get('framework', OVER_PYTORCH[0])}, {found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
         f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
     )
     print(

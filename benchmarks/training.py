@@ -15,7 +15,7 @@ from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.models import READ_TOKENS, network_of
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.matrix.registry import Precision, formats_of
+from ckptbench.matrix.registry import FRAMEWORKS, Precision, formats_of, load
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
@@ -23,6 +23,7 @@ from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.ranks import RankContext
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+OVER_PYTORCH = ("pytorch", "pytorch_fsdp")
 IMAGE, CLASSES = (32, 32, 3), 10
 LENGTH, VOCABULARY = 256, 256
 """Tokens of a sequence, and their kinds: bytes."""
@@ -83,12 +84,14 @@ class Training:
         model: str,
         batch: int,
         *,
+        framework: str = OVER_PYTORCH[0],
         optimizer: str = "sgd",
         precision: Precision = "fp32",
         length: int = LENGTH,
     ) -> None:
         self._batch = batch_of(model, batch, seed=world.rank, length=length)
-        self.framework = PyTorch.join(world, seed=1, deterministic=False)
+        kind = load(FRAMEWORKS[framework].location)
+        self.framework: PyTorch = kind.join(world, seed=1, deterministic=False)
         build(self.framework, model, batch, optimizer=optimizer, precision=precision, length=length)
 
     def train(self, steps: int) -> None:

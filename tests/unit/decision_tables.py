@@ -11,7 +11,7 @@ from figure_tables import Study
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
-from ckptbench.decide.inputs import DECISION_COSTS, STARTS
+from ckptbench.decide.inputs import DECISION_COSTS, STARTS, fitted
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.validate import VALIDATION
 
@@ -52,6 +52,17 @@ def measured(**changes: object) -> pd.DataFrame:
     )
 
 
+def _shards() -> pd.DataFrame:
+    """Of one strategy on 1, 2 and 4 ranks, replicas beside shards; and how the costs of each grow."""
+    costs = pd.concat(
+        measured(framework=framework, ranks=ranks, stall_s=stall_s)
+        for framework, stalls_s in (("pytorch", (12, 12.5, 13)), ("pytorch_fsdp", (13, 7, 4)))
+        for ranks, stall_s in zip((1, 2, 4), stalls_s, strict=True)
+    )
+    costs = costs[costs["strategy"] == "native"].reset_index(drop=True)
+    return costs.assign(growth=fitted(costs, ("framework", "recovery")))
+
+
 @cache
 def _decided(kind: str) -> dict[str, pd.DataFrame]:
     costs = {
@@ -60,6 +71,7 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
         "several": lambda: pd.concat(
             [measured(), measured(ranks=1), measured(framework="chainer")]
         ),
+        "shards": _shards,
         "two intervals": lambda: pd.concat(
             [measured(), measured(interval="s7", stall_s=9.0, representative=False)]
         ),
@@ -70,7 +82,7 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
 
 
 def decided(kind: str) -> dict[str, pd.DataFrame]:
-    """The tables of a study in which the decision was made from `given`, `measured`, `several`, `two intervals` or `empty` costs."""
+    """The tables of a study in which the decision was made from `given`, `measured`, `several`, `shards`, `two intervals` or `empty` costs."""
     own = {name: frame.copy() for name, frame in _decided(kind).items()}
     return {**Study(frameworks=("pytorch",)).tables(), **own}
 

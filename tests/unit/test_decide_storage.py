@@ -190,6 +190,20 @@ def test_two_numbers_of_ranks_are_too_few_for_three_terms(tmp_path: Path) -> Non
     assert fitted(costs.iloc[:0], ALIKE) == []
 
 
+def test_a_save_of_shards_costs_a_constant_and_a_part_of_each_rank(tmp_path: Path) -> None:
+    """However the times of replicas grow: two numbers are enough, and noise gives no rank a cost of its own."""
+    costs = measured(tmp_path, a=1.0, b=12.0, c=0.0).assign(framework="pytorch_fsdp")
+    for rows in (costs, costs.iloc[:2]):
+        (numbers,) = {tuple(json.loads(growth)["fit"]["stall_s"]) for growth in fitted(rows, ALIKE)}
+        assert numbers == pytest.approx((1.0, 12.0, 0.0))
+    noisy = costs.assign(stall_s=[7.0, 4.0, 4.5], down_s=[10.0, 20.0, 40.0])
+    told = json.loads(fitted(noisy, ALIKE)[0])["fit"]
+    assert told["stall_s"][2] == 0
+    assert told["down_s"][2] == pytest.approx(5)
+    replicas = json.loads(fitted(noisy.assign(framework="pytorch"), ALIKE)[0])["fit"]
+    assert replicas["stall_s"][2] > 0
+
+
 def test_no_cost_of_a_fit_is_below_zero(tmp_path: Path) -> None:
     """Least squares alone would take more from the constant than there is."""
     costs = measured(tmp_path, a=1.0, b=0.0, c=0.0).assign(stall_s=[1.0, 2.0, 9.0])

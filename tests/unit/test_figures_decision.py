@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from decision_tables import checked, decided
-from figure_parts import caption_of, lines, titles
+from figure_parts import caption_of, legend_of, lines, titles
 from figure_tables import Study, empty_tables
 from matplotlib.axes import Axes
 
@@ -87,6 +87,16 @@ def test_scale_joins_measured_points_by_a_solid_and_projected_ones_by_a_dashed_l
     assert all(line.get_xdata()[0] == 2 for line in projected)
     assert all(line.get_linestyle() != "-" for line in projected)
     assert all(line.get_xdata()[-1] == 131_072 for line in projected)
+
+
+def test_scale_draws_replicas_beside_shards_whose_checkpoints_cost_less_and_less() -> None:
+    tables = decided("shards")
+    figure = FIGURES["scale"].draw(tables)
+    assert {"PyTorch", "PyTorch FSDP2"} <= {name.partition(",")[0] for name in legend_of(figure)}
+    (axes,) = figure.axes
+    assert {tuple(line.get_xdata()) for line in lines(axes, "measured")} == {(1, 2, 4)}
+    ends = tables["scale"].query("gpus == gpus.max()").groupby("framework")["goodput"].max()
+    assert ends["pytorch_fsdp"] > ends["pytorch"]
 
 
 @pytest.mark.parametrize("name", ["advice", "scale", "validation"])

@@ -37,7 +37,7 @@ from ckptbench.decide.recoveries import (
     with_joined_ranks,
 )
 from ckptbench.matrix.plugin_spec import name_of
-from ckptbench.matrix.registry import RECOVERIES, RESTART, WHOLE, undisturbed_recovery
+from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, RESTART, WHOLE, undisturbed_recovery
 
 FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
 UNCERTAIN = {
@@ -261,31 +261,41 @@ def _sum(one: Estimate, other: Estimate) -> Estimate:
 
 TERMS = 3
 """Of `formulas.fitted_s`."""
+OF_SHARDS = 2
+"""Those that a save of shards has: each rank writes 1/N of the state, whatever N is."""
 
 
 def fitted(costs: pd.DataFrame, alike: Sequence[str]) -> list[str]:
     """For each row of `decision_costs` the text for its column `growth`, from the rows that have `alike` in common and other numbers of ranks.
 
     Each cost is fitted by non-negative least squares on 1, 1/N and N, where at least three numbers of ranks were measured: two can be
-    met by any two of these terms. Where one number lies in all of its intervals, nothing shows that it changes.
+    met by any two of these terms. What a save costs where ranks hold shards is fitted on 1 and 1/N alone, from two numbers on. Where
+    one number lies in all of its intervals, nothing shows that it changes.
     """
     found = [""] * len(costs)
     for _, rows in groups(costs.reset_index(drop=True), alike) if len(costs) else ():
-        fits = {name: _fit(rows, name) for name in GROWING if _is_known(rows, name)}
+        terms = {name: _terms(rows["framework"].iloc[0], name) for name in GROWING}
+        fits = {name: _fit(rows, name, terms[name]) for name in GROWING if _is_known(rows, name, terms[name])}  # fmt: skip
         for place in rows.index if fits else ():
             found[place] = json.dumps({FIT: fits})
     return found
 
 
-def _is_known(rows: pd.DataFrame, name: str) -> bool:
+def _terms(framework: str, name: str) -> int:
+    """How many of the terms of `formulas.fitted_s` the cost has."""
+    shards = framework in FRAMEWORKS and FRAMEWORKS[framework].shards
+    return OF_SHARDS if shards and name != "down_s" else TERMS
+
+
+def _is_known(rows: pd.DataFrame, name: str, terms: int) -> bool:
     known = rows.dropna(subset=name)
     lo, hi = (known[f"{name}{end}"].fillna(known[name]) for end in ("_lo", "_hi"))
-    return bool(known["ranks"].nunique() >= TERMS and lo.max() > hi.min())
+    return bool(known["ranks"].nunique() >= terms and lo.max() > hi.min())
 
 
-def _fit(rows: pd.DataFrame, name: str) -> list[float]:
+def _fit(rows: pd.DataFrame, name: str, terms: int) -> list[float]:
     known = rows.dropna(subset=name)
     ranks = known["ranks"].to_numpy(float)
-    terms = np.stack([np.ones_like(ranks), 1 / ranks, ranks], axis=1)
-    numbers, _ = nnls(terms, known[name].clip(lower=0.0).to_numpy(float))
-    return [float(each) for each in numbers]
+    values = np.stack([np.ones_like(ranks), 1 / ranks, ranks], axis=1)[:, :terms]
+    numbers, _ = nnls(values, known[name].clip(lower=0.0).to_numpy(float))
+    return [*map(float, numbers), *[0.0] * (TERMS - terms)]

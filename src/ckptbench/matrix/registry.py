@@ -44,6 +44,8 @@ class FrameworkEntry:
     """The framework in whose environment it runs. None: its own."""
     by_name: bool = False
     """Whether no default study trains it, which would take longer than it says."""
+    shards: bool = False
+    """Whether each rank holds a shard of model and optimizer, as its class says by `is_sharded`."""
     offers: tuple[str, ...] = ()
     """What it has beyond SGD in fp32 on images: members of BEYOND."""
     unfolds: bool = False
@@ -136,6 +138,7 @@ FRAMEWORKS = Registry(
             formats=("torch_save",),
             omissions=("position", "momentum", "random", "statistics"),
             environment="pytorch",
+            shards=True,
             offers=("adamw", "bf16", "tokens"),
             label="PyTorch FSDP2",
             color="#E69F00",
