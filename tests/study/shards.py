@@ -11,7 +11,6 @@ from scenarios import main
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import read_version, version_name
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework
-from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, NATIVE, formats_of, load
@@ -39,6 +38,8 @@ def shards(
 
     `bytes`: of what this rank holds of each tensor.
     """
+    from ckptbench.frameworks.pytorch import PyTorch  # the tests do without PyTorch
+
     joined: Framework = load(FRAMEWORKS[framework].location).join(world, seed=5, deterministic=True)
     _train(joined, world)
     for name in strategies(framework):

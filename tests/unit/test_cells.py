@@ -92,6 +92,8 @@ def test_a_cell_goes_through_json_unchanged() -> None:
 def test_the_environment_follows_framework_and_accelerator() -> None:
     assert cell().environment == "pytorch"
     assert cell(accelerator="cuda").environment == "pytorch-cuda"
+    assert cell(framework="pytorch_fsdp").environment == "pytorch"
+    assert cell(framework="pytorch_fsdp", accelerator="cuda").environment == "pytorch-cuda"
 
 
 @pytest.mark.parametrize(

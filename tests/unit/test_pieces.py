@@ -142,7 +142,7 @@ def test_of_a_piece_only_the_part_that_is_asked_for_is_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("start", "stop"), [(0, 20), (4, 9), (0, 7), (6, 20), (0, 3), (9, 20), (5, 5)]
+    ("start", "stop"), [(0, 20), (4, 9), (0, 7), (6, 20), (0, 3), (9, 20), (12, 20), (5, 5)]
 )
 def test_the_elements_of_a_piece_that_are_among_others(start: int, stop: int) -> None:
     layout = Layout(name="t", shape=(20,), dtype=np.dtype("int16"))

@@ -167,13 +167,18 @@ class PyTorch(Framework):
             minimized, loss = self._losses(outputs, self._labels(labels))
         minimized.backward()
         if self.average is not None:
-            self.average([_gradient(parameter) for parameter in self.module.parameters()])
+            self.average([self._gradient(parameter) for parameter in self.module.parameters()])
         if self.before_update is not None:
             self.before_update()
         self.optimizer.step()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return float(loss.item())
+
+    def _gradient(self, parameter: nn.Parameter) -> NDArray[np.float32]:
+        """The memory of the parameter's gradient. All parameters of our networks take part in every step."""
+        assert parameter.grad is not None
+        return self._own(parameter.grad).numpy()
 
     def _losses(
         self, outputs: torch.Tensor | list[torch.Tensor], labels: torch.Tensor
@@ -432,12 +437,6 @@ def _from_numpy(array: NDArray[np.generic], dtype: torch.dtype) -> torch.Tensor:
     if own.names is None:
         return torch.from_numpy(array)
     return torch.from_numpy(array.view(own[0])).view(dtype)
-
-
-def _gradient(parameter: nn.Parameter) -> NDArray[np.float32]:
-    """The memory of the parameter's gradient. All parameters of our networks take part in every step."""
-    assert parameter.grad is not None
-    return parameter.grad.numpy()
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.generic]:

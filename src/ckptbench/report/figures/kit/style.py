@@ -46,7 +46,7 @@ LOOKS = {
     for name, entry in FRAMEWORKS.items()
     if entry.color is not None and entry.marker is not None
 }
-SPARE_LOOK = Look("#555555", "X")
+SPARE_LOOK = Look("#555555", "*")
 """Of a user's script, and of a framework that brings none. A black that is paler for steps would look like the greys of parts."""
 
 INK = "#222222"
