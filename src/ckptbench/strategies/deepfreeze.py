@@ -23,7 +23,7 @@ with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
   left, and put it together in the shared folder.
 - **Not safe** with an optimizer that updates during the backward pass, nor with modules whose forward pass changes
   parameters (spectral norm).
-- **On a GPU** the update waits for the copy in the device's stream, so a save cannot be part of a CUDA graph (not run on a GPU yet).
+- **On a GPU** the update waits for the copy in the device's stream, so a save cannot be part of a CUDA graph.
 - TensorFlow compiles the wait for the copy into its step, so its results are rounded otherwise than with another strategy.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing.resource_sharer
 import multiprocessing.resource_tracker
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.memory_kills import MemoryKills, ended
@@ -24,9 +25,12 @@ def died(process: BaseProcess, before: MemoryKills) -> CheckpointError:
 def end_sharing() -> None:
     """End the thread and the process that have handed memory to a process that has ended.
 
-    They stay where another process of this one lives: the second of the two ends with the last that knows it.
+    They stay where another process of this one lives: the second of the two ends with the last that knows it. It is the
+    parent's where multiprocessing has started this process.
     """
     if multiprocessing.active_children():
         return
     multiprocessing.resource_sharer.stop()
-    multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+    tracker: Any = multiprocessing.resource_tracker._resource_tracker
+    if tracker._pid is not None:
+        tracker._stop()
