@@ -173,6 +173,13 @@ def test_slurm_leaves_the_lost_node_out_unless_the_job_could_never_start_then(
     assert calls == ["scontrol requeue 7", *told]
 
 
+def test_a_node_that_fails_to_start_something_once_is_not_lost(on_slurm: Job):
+    on_slurm.make("srun", f"mkdir {on_slurm.folder}/once 2> /dev/null && exit 1; exit 0")
+    on_slurm.run("exit 1")
+    assert "ended with exit status 1" in on_slurm.error()
+    assert len([call for call in on_slurm.calls() if call.startswith("srun")]) == 4
+
+
 def test_a_job_of_one_node_asks_nobody(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lost_nodes, "_answers", lambda *_: False)
     assert lost_nodes.silent("slurm", ["node1"]) == ()

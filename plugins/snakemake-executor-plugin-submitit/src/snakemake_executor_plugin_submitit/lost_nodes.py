@@ -64,29 +64,29 @@ def _leaves_enough(job: str, without: str) -> bool:
 
 
 def _answers(scheduler: str, node: str) -> bool:
-    """Twice, as a busy node may refuse a start."""
-    return any(_starts([*_START[scheduler](node), "true"]) for _ in range(2))
+    """Of two starts the first may fail on a busy node, but not take too long."""
+    command = [*_START[scheduler](node), "true"]
+    try:
+        return any(_start(command).returncode == 0 for _ in range(2))
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
-def _starts(command: list[str]) -> bool:
+def _start(command: list[str]) -> subprocess.CompletedProcess[bytes]:
     # srun would take the shape of the job from its variables.
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("SLURM_") or name in ("SLURM_JOB_ID", "SLURM_CONF")
     }
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=ANSWER_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+    return subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=ANSWER_S,
+    )
 
 
 def _listed(field: str, text: str) -> list[str]:
