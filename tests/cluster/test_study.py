@@ -22,10 +22,15 @@ from tests.study.selection import FULL
 from tests.study.warm.environments import warm_environments
 
 WHOLE: dict[str, Any] = {}
-"""The small study's matrix: five frameworks, one rank and two, with checkpoints and without."""
+"""The small study's matrix: all frameworks, one rank and two, with checkpoints and without."""
 TWO_RANKS = {"ranks": [2]}
 ON_PBS = TWO_RANKS if FULL else TWO_RANKS | {"framework": ["chainer", "pytorch"]}
-RUNS = {"on_slurm": 20, "on_gridengine": 10, "on_pbs": 10 if FULL else 4}
+OF_TWO_RANKS = 2 * len(FRAMEWORKS)
+RUNS = {
+    "on_slurm": 2 * OF_TWO_RANKS,
+    "on_gridengine": OF_TWO_RANKS,
+    "on_pbs": OF_TWO_RANKS if FULL else 4,
+}
 """Of every run the first repeat."""
 PATIENCE_S = 1500
 # With other numbers of threads, sums are in another order.

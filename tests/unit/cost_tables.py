@@ -13,7 +13,12 @@ from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.matrix.plugin_spec import name_of
 
 WRITE_S = {"npz_compressed": 6.5, "hdf5": 0.6, "npz": 0.46, "keras": 0.7}
-MODEL_BYTES = {"gpt_baby": 43_300_000, "small_cnn": 75_000, "resnet50": 94_330_000, "vgg16": 537_200_000}
+MODEL_BYTES = {
+    "gpt_baby": 43_300_000,
+    "small_cnn": 75_000,
+    "resnet50": 94_330_000,
+    "vgg16": 537_200_000,
+}
 BLOCKING = {"native", "sharded", "dcp"}
 SHORTER = {"sharded": 0.6, "dcp": 1.3, "async": 0.05, "dcp_async": 0.1, "deepfreeze": 0.004}
 """Stalls of strategies, as shares of that of `native`; those of others are as long as it."""

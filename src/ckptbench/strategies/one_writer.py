@@ -43,12 +43,17 @@ class OneWriter(Strategy):
     def _end(self) -> None:
         """End the engine, which has written all. Leave nothing of it behind."""
 
+    @property
+    def _writes(self) -> bool:
+        """Whether this rank gives the engine something to write."""
+        return self._rank == WRITING_RANK
+
     def save(self, position: Position) -> Share:
         staging = self._staging(SHARED, position.step)
         self._on_stage("begun")
         own = self._training_state.rank_state()
         captured = done(None)
-        if self._rank == WRITING_RANK:
+        if self._writes:
             self._has_begun = True
             captured = self._begin(staging)
         written = self._thread.submit(self._write, staging, own, captured)
@@ -58,7 +63,7 @@ class OneWriter(Strategy):
         captured.result()
         self._on_stage("copied")
         files = [save_own(staging, self._rank, own)]
-        if self._rank == WRITING_RANK:
+        if self._writes:
             names = self._finish(staging)
             files += [written_file(staging, name, "state", None) for name in names]
         self._on_stage("written")

@@ -1,13 +1,16 @@
-"""The strategy `orbax`: Orbax' AsyncCheckpointer over the framework's arrays. Rank 0 writes while training goes on.
+"""The strategy `orbax`: Orbax' AsyncCheckpointer over the framework's arrays, which writes while training goes on.
 
-Orbax (orbax-checkpoint 0.12.8 with JAX 0.10.2) copies the arrays, which are NumPy's, before its `save` returns, and writes
-the copies in threads. Each rank is alone to Orbax, so nothing in it waits for other ranks.
+Orbax (orbax-checkpoint 0.12.8 with JAX 0.10.2) copies the arrays before its `save` returns, and writes the copies in threads.
+
+- Of JAX it takes the `jax.Array`s themselves, and every rank writes a part of what all hold. The ranks wait for one another
+  when a save begins and when it is written.
+- Of TensorFlow it takes arrays of NumPy, which rank 0 writes. Nothing waits for other ranks.
 
 - `compression` is Orbax' default, which saves a quarter of the bytes of 197 MB of random weights, and costs twice the
   processor time.
 - Each save takes new memory, and waits for the save before. An error comes from `wait_until_finished` or the next save. It
   syncs nothing.
-- JAX and SciPy add 626 MB to the environment.
+- JAX and SciPy add 626 MB to the environment of TensorFlow.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ import orbax.checkpoint as ocp
 from ckptbench.checkpoints.version import names_in
 from ckptbench.frameworks.contract import put_arrays, reading
 from ckptbench.strategies.contract import done
-from ckptbench.strategies.one_writer import OneWriter
+from ckptbench.strategies.one_writer import WRITING_RANK, OneWriter
 
 STATE = "state"
 """The folder in a version that Orbax writes."""
+ARRAYS = "arrays"
+"""What JAX, and no other framework, has for engines: its own arrays."""
 
 
 class Orbax(OneWriter):
@@ -37,32 +42,42 @@ class Orbax(OneWriter):
 
     _checkpointer: ocp.AsyncCheckpointer | None = None
 
+    @property
+    def _writes(self) -> bool:
+        """Orbax divides arrays of JAX among all ranks."""
+        return super()._writes or ARRAYS in self._training_state.native
+
     def _begin(self, staging: Path) -> Future[None]:
         if self._checkpointer is None:
+            compressed = bool(self._options["compression"])
+            handler = ocp.PyTreeCheckpointHandler(use_compression=compressed)
             # If its threads may make the folder and cannot, other threads of it wait for the folder for minutes.
             options = ocp.AsyncOptions(create_directories_asynchronously=False)
-            self._checkpointer = ocp.AsyncCheckpointer(
-                _handler(use_compression=bool(self._options["compression"])),
-                async_options=options,
-                multiprocessing_options=_alone(),
-            )
+            self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
         tensors = self._training_state.state()
-        arrays = {tensor.name: tensor.read() for tensor in tensors}
+        arrays = self._training_state.native.get(ARRAYS) or {
+            tensor.name: tensor.read() for tensor in tensors
+        }
         self._checkpointer.save(staging / STATE, args=ocp.args.PyTreeSave(arrays))
         return done(None)
 
     def _finish(self, staging: Path) -> list[str]:
         assert self._checkpointer is not None
         self._checkpointer.wait_until_finished()  # it raises the error of the save
+        if self._rank != WRITING_RANK:
+            return []
         return [f"{STATE}/{name}" for name in names_in(staging / STATE)]
 
     def _load(self, folder: Path) -> None:
         tensors = self._training_state.state()
         # Arrays of JAX would be restored to the devices that the writers had.
         as_numpy = {tensor.name: ocp.RestoreArgs(restore_type=np.ndarray) for tensor in tensors}
+        own = {jax.process_index()}
+        alone = ocp.options.MultiprocessingOptions(primary_host=None, active_processes=own)
+        handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
         with (
             reading(folder / STATE),
-            ocp.Checkpointer(_handler(), multiprocessing_options=_alone()) as checkpointer,
+            ocp.Checkpointer(handler, multiprocessing_options=alone) as checkpointer,
         ):
             args = ocp.args.PyTreeRestore(restore_args=as_numpy)
             put_arrays(tensors, checkpointer.restore(folder / STATE, args=args))
@@ -71,13 +86,3 @@ class Orbax(OneWriter):
         if self._checkpointer is not None:
             self._checkpointer.close()
             self._checkpointer = None
-
-
-def _handler(**options: bool) -> ocp.PyTreeCheckpointHandler:
-    return ocp.PyTreeCheckpointHandler(multiprocessing_options=_alone(), **options)
-
-
-def _alone() -> ocp.options.MultiprocessingOptions:
-    """Orbax waits for no other rank, and expects no files of others."""
-    own = {jax.process_index()}
-    return ocp.options.MultiprocessingOptions(primary_host=None, active_processes=own)
