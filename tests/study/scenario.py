@@ -246,6 +246,7 @@ class Scenario:
         joined: Callable[[Framework], None] = lambda framework: None,
         precision: Precision = "fp32",
         adamw: bool = False,
+        accumulation: int = 1,
         **settings: float,
     ) -> None:
         """`joined` is called between the framework's `join` and its `build`."""
@@ -255,7 +256,7 @@ class Scenario:
         usual = {"learning_rate": 0.01} if adamw else {"learning_rate": 0.05, "momentum": 0.9}
         chosen = {"weight_decay": 0.0, **usual, **settings}
         self._optimizer = AdamW(**chosen) if adamw else Sgd(**chosen)
-        self._precision = precision
+        self._precision, self._accumulation = precision, accumulation
         self._weights = weights
         joined(self.framework)
         self.build()
@@ -265,7 +266,14 @@ class Scenario:
         self.model = model or self.model
         self.network = network_of(self.model)
         weights = self._weights or varied_weights(self.network)
-        self.framework.build(self.network, weights, self._optimizer, 8, precision=self._precision)
+        self.framework.build(
+            self.network,
+            weights,
+            self._optimizer,
+            8,
+            precision=self._precision,
+            accumulation=self._accumulation,
+        )
 
     def predict(self, size: int) -> np.ndarray:
         """The logits of the first `size` samples of step 0."""

@@ -167,6 +167,7 @@ WITH_ADAMW = {
     "gpt": ["train", {**FIRST, "steps": 6}],
     "llama": ["train", {**FIRST, "model": "llama_tiny", "steps": 6}],
     "tokens": ["train", TOGETHER],
+    "accumulated": ["train", {**TOGETHER, "accumulation": 3}],
     "moments": ["moments", {"model": "gpt_tiny", "adamw": True}],
 }
 """Parts of ALONE of the frameworks that have AdamW and the layers of networks of tokens."""
@@ -216,7 +217,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, in
             "head": ["head", {}],
         }
         if framework in OF_TOKENS:
-            parts["tokens"] = ["train", TOGETHER]
+            parts["tokens"] = ["train", {**TOGETHER, "accumulation": 2}]
         if "first_update" in FRAMEWORKS[framework].omissions:
             parts["first_update"] = ["forget", {"part": "first_update"}]
         if CLEARING[0] == framework:
@@ -461,7 +462,18 @@ def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
 
 
 @pytest.mark.parametrize("framework", OF_TOKENS)
-def test_two_ranks_follow_one_on_tokens_with_adamw(
+def test_parts_of_a_batch_add_up_to_the_same_step_of_adamw(
+    alone: Callable[[str, str], Found], framework: str
+) -> None:
+    """Of four samples: one, one and two. Other sums of the same numbers."""
+    whole, parts = alone(framework, "tokens"), alone(framework, "accumulated")
+    assert np.allclose(whole["losses"], parts["losses"], rtol=1e-4)
+    for name in network_of("gpt_tiny").parameters():
+        assert agree(whole[f"optimizer/{name}"], parts[f"optimizer/{name}"]) < 1e-2, name
+
+
+@pytest.mark.parametrize("framework", OF_TOKENS)
+def test_two_ranks_that_split_their_batches_follow_one_with_adamw(
     alone: Callable[[str, str], Found],
     together: Callable[[str, str, int], list[Found]],
     framework: str,

@@ -8,7 +8,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.config.feasible import check_image, check_length, check_omission, check_victims
+from ckptbench.config.feasible import (
+    check_accumulation,
+    check_image,
+    check_length,
+    check_omission,
+    check_victims,
+)
 from ckptbench.config.reading import FieldError
 from ckptbench.config.study import Matrix, Selection, StudyConfig
 from ckptbench.config.values import NAME_BYTES
@@ -196,6 +202,7 @@ def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
     cell = Cell(**plain)  # type: ignore[arg-type]
     check_image(cell, config)
     check_omission(cell, config)
+    check_accumulation(cell, config)
     check_victims(cell, config)
     return cell
 

@@ -14,10 +14,10 @@ from ckptbench.config.reading import FieldError
 from ckptbench.config.study import StudyConfig
 from ckptbench.data.dataset import DESCRIPTION
 from ckptbench.data.sources.source import Source
-from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.cell import Cell, offering
 from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network, Shape
 from ckptbench.matrix.networks.models import network_of
-from ckptbench.matrix.registry import NOTHING
+from ckptbench.matrix.registry import ACCUMULATION, BEYOND, FRAMEWORKS, NOTHING
 from ckptbench.matrix.training import steps_per_epoch
 from ckptbench.runs.schedule import kills_of
 
@@ -39,6 +39,21 @@ def check_image(cell: Cell, config: StudyConfig) -> None:
         _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
     except DataError as error:
         raise ConfigError(f"the dataset {cell.dataset} does not fit: {error}") from error
+
+
+def check_accumulation(cell: Cell, config: StudyConfig) -> None:
+    """Raises ConfigError where the framework cannot split a batch, or the batch has no such parts."""
+    parts = config.training.accumulation
+    if parts == 1:
+        return
+    if ACCUMULATION not in FRAMEWORKS[cell.framework].offers:
+        raise ConfigError(
+            f"{cell.framework} has not {BEYOND[ACCUMULATION]}: use it with {offering(ACCUMULATION)}"
+        )
+    if cell.batch_size % parts:
+        raise ConfigError(
+            f"training.accumulation is {parts}, and batch_size {cell.batch_size} is no multiple of it"
+        )
 
 
 def check_victims(cell: Cell, config: StudyConfig) -> None:

@@ -179,6 +179,8 @@ class TrainingSection(Section):
     """Most samples of the evaluation after each epoch; 0: no evaluation. Without: the test set."""
     warmup_steps: CountFromZero = 2
     """First steps of a run, left out of rates and overheads."""
+    accumulation: Count = 1
+    """Parts into which a step splits each rank's batch; their gradients add up before the one update. `batch_size` is a multiple of it."""
     proof: Flag = False
     """Record digests of every tensor, and the final tensors (up to 64 MiB a rank), for the resume proof and the table
     `consistency`.

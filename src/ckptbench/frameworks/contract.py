@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -172,6 +173,13 @@ def put_arrays(tensors: Iterable[Tensor], found: Mapping[str, Any]) -> None:
         tensor.write(array)
 
 
+def parts_of(samples: int, accumulation: int) -> list[slice]:
+    """The parts of a batch of so many samples, in order. Their sizes differ by one at most, and none is empty."""
+    count = min(accumulation, samples)
+    ends = [part * samples // count for part in range(count + 1)]
+    return [slice(*pair) for pair in pairwise(ends)]
+
+
 def left_out(what: str) -> CheckpointError:
     """The error of a framework whose `state` would leave something out that training goes on with."""
     return CheckpointError(
@@ -260,11 +268,14 @@ class Framework(ABC):
         batch_size: int,
         *,
         precision: Precision = "fp32",
+        accumulation: int = 1,
     ) -> None:
         """Make network and optimizer, with these initial weights, ready for steps of `batch_size` samples.
 
         It is called only with what the framework's registry entry `offers`. All parameters and slots are float32. With
-        `bf16` products are computed in bfloat16, as the framework's automatic mixed precision does. Running means begin at 0, running variances at 1. All optimizer slots exist
+        `bf16` products are computed in bfloat16, as the framework's automatic mixed precision does. A step computes the
+        gradients of `accumulation` parts of its batch one after another and adds them up, each by its share of the samples;
+        ranks average the sum. Running means begin at 0, running variances at 1. All optimizer slots exist
         afterwards, so that a checkpoint can be loaded before the first step. Each framework decides whether its running
         variances follow the biased or the unbiased variance of a batch; its class says which.
         """

@@ -36,6 +36,7 @@ class NumpyFramework(Framework):
         batch_size: int,
         *,
         precision: Precision = "fp32",
+        accumulation: int = 1,
     ) -> None:
         assert isinstance(optimizer, Sgd)  # all that its registry entry offers
         self.weights = {name: array.astype(np.float32) for name, array in weights.items()}

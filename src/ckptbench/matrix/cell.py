@@ -96,7 +96,7 @@ class Cell:
         for wanted in (self.optimizer, self.precision, learns_from):
             yield (
                 wanted in BEYOND and wanted not in FRAMEWORKS[self.framework].offers,
-                f"{self.framework} has not {BEYOND.get(wanted)}: use it with {_offering(wanted)}",
+                f"{self.framework} has not {BEYOND.get(wanted)}: use it with {offering(wanted)}",
             )
         yield (
             recovery.own_environment and self.accelerator != "cpu",
@@ -263,7 +263,8 @@ class Cell:
         return cls(**{**fields, **specs, "interval": Interval.parse(fields["interval"])})
 
 
-def _offering(what: str) -> str:
+def offering(what: str) -> str:
+    """The frameworks that offer it, in words."""
     return ", ".join(name for name, entry in FRAMEWORKS.items() if what in entry.offers)
 
 

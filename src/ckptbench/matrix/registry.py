@@ -71,10 +71,12 @@ Optimizer = Literal["sgd", "adamw"]
 Precision = Literal["fp32", "bf16"]
 SLOTS: Mapping[Optimizer, int] = {"sgd": 1, "adamw": 2}
 """How many numbers each optimizer keeps of a parameter: its momentum, or its first and second moment."""
+ACCUMULATION = "accumulation"
 BEYOND = {
     "adamw": "optimizer adamw",
     "bf16": "precision bf16",
     "tokens": "the layers of models that learn from tokens",
+    ACCUMULATION: "training.accumulation",
 }
 """What a framework may have or not, with the words of errors."""
 HOROVOD_RECIPE = "src/ckptbench/environments/horovod.py"
@@ -88,7 +90,7 @@ FRAMEWORKS = Registry(
             launcher="mpiexec",
             formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
             omissions=("position", "momentum", "random", "statistics", "first_update"),
-            offers=("adamw", "tokens"),
+            offers=("adamw", "tokens", ACCUMULATION),
             unfolds=True,
             label="Chainer",
             color="#D55E00",
@@ -99,7 +101,7 @@ FRAMEWORKS = Registry(
             formats=("torch_save", "safetensors", "hdf5"),
             # No `statistics`: before every forward pass DistributedDataParallel sends those of rank 0 to all ranks.
             omissions=("position", "momentum", "random"),
-            offers=("adamw", "bf16", "tokens"),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION),
             label="PyTorch",
             color="#0072B2",
             marker="s",
@@ -108,7 +110,7 @@ FRAMEWORKS = Registry(
             location="ckptbench.frameworks.tensorflow.framework:TensorFlow",
             formats=("hdf5", "keras", "tf_checkpoint"),
             omissions=("position", "momentum", "dropout", "statistics"),
-            offers=("adamw", "bf16", "tokens"),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION),
             label="TensorFlow",
             color="#009E73",
             marker="^",
@@ -127,7 +129,7 @@ FRAMEWORKS = Registry(
             location="ckptbench.frameworks.horovod.pytorch:HorovodPyTorch",
             formats=("torch_save", "safetensors", "hdf5"),
             omissions=("position", "momentum", "random", "statistics"),
-            offers=("adamw", "bf16", "tokens"),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION),
             recipe=HOROVOD_RECIPE,
             label="Horovod (PyTorch)",
             color="#56B4E9",
@@ -139,7 +141,7 @@ FRAMEWORKS = Registry(
             omissions=("position", "momentum", "random", "statistics"),
             environment="pytorch",
             shards=True,
-            offers=("adamw", "bf16", "tokens"),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION),
             label="PyTorch FSDP2",
             color="#E69F00",
             marker="P",
@@ -148,7 +150,7 @@ FRAMEWORKS = Registry(
             location="ckptbench.frameworks.horovod.tensorflow:HorovodTensorFlow",
             formats=("hdf5", "keras", "tf_checkpoint"),
             omissions=("position", "momentum", "dropout", "statistics"),
-            offers=("adamw", "bf16", "tokens"),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION),
             recipe=HOROVOD_RECIPE,
             label="Horovod (TensorFlow)",
             color="#CC79A7",

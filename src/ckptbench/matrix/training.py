@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from ckptbench.common.errors import DataError
 
+CHOSEN_LATER = {"accumulation": 1}
+"""Settings that trainings once did not have, with the value that all of them had."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -23,6 +26,8 @@ class Training:
     """Number of first steps of a run that are timed separately and left out of rates."""
     keep_during_run: int
     """Number of checkpoint versions kept during training. Older ones are removed after each commit."""
+    accumulation: int = 1
+    """Parts into which a step splits each rank's batch."""
     proof: bool = False
     """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `runs.layout.KEPT_BYTES`."""
 

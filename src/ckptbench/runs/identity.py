@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ckptbench.matrix.training import CHOSEN_LATER
+
 SHOWN_DIGITS = 12
 """Digits of a checksum or a run id that a message shows."""
 
@@ -69,10 +71,16 @@ class Identity:
 def training_fields(
     cell: Mapping[str, Any], training: Mapping[str, Any], dataset_sha256: str, lock_sha256: str
 ) -> dict[str, Any]:
-    """What makes a training, by name, as JSON. Fields of cell and training are named alone."""
+    """What makes a training, by name, as JSON. Fields of cell and training are named alone.
+
+    A setting that is as it was before there was a choice is left out: results of before stay valid.
+    """
+    chosen = training.items() - CHOSEN_LATER.items()
     return {
         **{f"cell.{name}": value for name, value in cell.items()},
-        **{f"training.{name}": value for name, value in training.items()},
+        **{
+            f"training.{name}": value for name, value in training.items() if (name, value) in chosen
+        },
         "dataset_sha256": dataset_sha256,
         "lock_sha256": lock_sha256,
     }

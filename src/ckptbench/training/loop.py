@@ -150,6 +150,7 @@ class Trainer:
             _optimizer(cell, self._plan.training),
             cell.batch_size,
             precision=cell.precision,
+            accumulation=self._plan.training.accumulation,
         )
         self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))

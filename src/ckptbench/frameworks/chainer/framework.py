@@ -30,6 +30,7 @@ from ckptbench.frameworks.contract import (
     Sgd,
     Tensor,
     left_out,
+    parts_of,
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
@@ -138,8 +139,10 @@ class Chainer(Framework):
         batch_size: int,
         *,
         precision: Precision = "fp32",
+        accumulation: int = 1,
     ) -> None:
         self._network = network
+        self._accumulation = accumulation
         self._model = Model(network, weights)
         self._model.to_device(self._device)
         self._slots = SLOTS[type(optimizer)]
@@ -182,23 +185,32 @@ class Chainer(Framework):
         return parallel
 
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
-        outputs, labels = self._model(self._inputs(inputs)), self._device.send(labels)
-        loss, *of_heads = [
-            functions.softmax_cross_entropy(each.reshape(-1, each.shape[-1]), labels.ravel())
-            for each in outputs
-        ]
-        minimized = loss
-        for weight, of_head in zip(self._network.auxiliary_weights, of_heads, strict=True):
-            minimized = minimized + weight * of_head
         self._model.cleargrads()
-        minimized.backward()
+        losses = [
+            self._backward(inputs[part], labels[part], len(labels))
+            for part in parts_of(len(labels), self._accumulation)
+        ]
         if self.average is not None:
             self.average([parameter.grad for _, parameter in sorted(self._model.namedparams())])
         if self.before_update is not None:
             self.before_update()
         self._optimizer.update()
         # Reading the loss waits for the whole stream, the update included.
-        return float(loss.array)
+        return sum(float(loss.array) for loss in losses)
+
+    def _backward(self, inputs: Inputs, labels: NDArray[np.int64], samples: int) -> Any:
+        """Add the gradients of a part of a batch of so many samples. Returns its share of the loss."""
+        outputs, targets = self._model(self._inputs(inputs)), self._device.send(labels).ravel()
+        loss, *of_heads = [
+            functions.softmax_cross_entropy(each.reshape(-1, each.shape[-1]), targets)
+            for each in outputs
+        ]
+        minimized = loss
+        for weight, of_head in zip(self._network.auxiliary_weights, of_heads, strict=True):
+            minimized = minimized + weight * of_head
+        share = len(labels) / samples
+        (share * minimized).backward()
+        return share * loss
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():

@@ -28,7 +28,9 @@ class HorovodPyTorch(OverHorovod, PyTorch):
 
     def _optimizer(self, settings: Optimizer) -> torch.optim.Optimizer:
         return hvd.DistributedOptimizer(
-            super()._optimizer(settings), named_parameters=self.module.named_parameters()
+            super()._optimizer(settings),
+            named_parameters=self.module.named_parameters(),
+            backward_passes_per_step=self._accumulation,
         )
 
     def _wrapped(self) -> nn.Module:

@@ -93,6 +93,7 @@ class Jax(Framework):
         batch_size: int,
         *,
         precision: Precision = "fp32",
+        accumulation: int = 1,
     ) -> None:
         self._network, self._precision = network, precision
         self._tables = tables_of(network)

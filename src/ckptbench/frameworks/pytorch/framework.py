@@ -6,6 +6,7 @@ import datetime
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -31,6 +32,7 @@ from ckptbench.frameworks.contract import (
     Sgd,
     Tensor,
     left_out,
+    parts_of,
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.pytorch.network import module_of, named_tensors
@@ -98,8 +100,10 @@ class PyTorch(Framework):
         batch_size: int,
         *,
         precision: Precision = "fp32",
+        accumulation: int = 1,
     ) -> None:
         self._auxiliary_weights = network.auxiliary_weights
+        self._accumulation = accumulation
         self._tensors.clear()
         self.module = module_of(network).to(self._device)
         self._autocast = functools.partial(
@@ -162,10 +166,11 @@ class PyTorch(Framework):
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
         self._forward.train()
         self.optimizer.zero_grad()
-        with self._autocast():
-            outputs = self._forward(self._inputs(inputs))
-            minimized, loss = self._losses(outputs, self._labels(labels))
-        minimized.backward()
+        parts = parts_of(len(labels), self._accumulation)
+        losses = [
+            self._backward(inputs[part], labels[part], len(labels), is_last=part is parts[-1])
+            for part in parts
+        ]
         if self.average is not None:
             self.average([self._gradient(parameter) for parameter in self.module.parameters()])
         if self.before_update is not None:
@@ -173,7 +178,23 @@ class PyTorch(Framework):
         self.optimizer.step()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        return float(loss.item())
+        return float(sum(loss.item() for loss in losses))
+
+    def _backward(
+        self, inputs: Inputs, labels: NDArray[np.int64], samples: int, *, is_last: bool
+    ) -> torch.Tensor:
+        """Add the gradients of a part of a batch of so many samples. Returns its share of the loss.
+
+        DistributedDataParallel averages the sum over ranks in the last part's backward pass.
+        """
+        waits = isinstance(self._forward, nn.parallel.DistributedDataParallel) and not is_last
+        share = len(labels) / samples
+        with self._forward.no_sync() if waits else nullcontext():
+            with self._autocast():
+                outputs = self._forward(self._inputs(inputs))
+                minimized, loss = self._losses(outputs, self._labels(labels))
+            (share * minimized).backward()
+        return share * loss.detach()
 
     def _gradient(self, parameter: nn.Parameter) -> NDArray[np.float32]:
         """The memory of the parameter's gradient. All parameters of our networks take part in every step."""

@@ -32,6 +32,7 @@ from ckptbench.frameworks.contract import (
     Sgd,
     Tensor,
     left_out,
+    parts_of,
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state
@@ -91,12 +92,14 @@ class TensorFlow(Framework):
         batch_size: int,
         *,
         precision: Precision = "fp32",
+        accumulation: int = 1,
     ) -> None:
         """See `Framework.build`. The step is traced when it first runs, because the size of images is unknown before."""
         with self._strategy.scope():
             self.model = _in_precision(precision, network)
             self._parameters = variables_of(self.model, network.parameters())
             self._auxiliary_weights = network.auxiliary_weights
+            self._accumulation = accumulation
             self.optimizer = self._optimizer(optimizer)
             self.optimizer.build(self.model.trainable_variables)
             # Compiled, so that Keras' own formats store the optimizer too.
@@ -150,17 +153,7 @@ class TensorFlow(Framework):
         variables = self.model.trainable_variables
 
         def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                loss, *of_heads = (
-                    tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-                    for logits in self._outputs(images, training=True)
-                )
-                minimized = loss
-                for weight, of_head in zip(self._auxiliary_weights, of_heads, strict=True):
-                    minimized = minimized + weight * of_head
-            found = tape.gradient(minimized, [variable.value for variable in variables])
-            # Of a table they come as those of its single vectors.
-            gradients = [tf.convert_to_tensor(gradient) for gradient in found]
+            loss, gradients = self._accumulated(images, labels, variables)
             if self.average is not None:
                 gradients = self._averaged(gradients)
             if weight_decay:
@@ -176,6 +169,42 @@ class TensorFlow(Framework):
             return self._strategy.run(replica_step, (images, labels))
 
         return _traced(step)
+
+    def _accumulated(
+        self, images: tf.Tensor, labels: tf.Tensor, variables: list[keras.Variable]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """The loss, and the gradients that are added up over the parts of a batch."""
+        first, *others = parts_of(labels.shape[0], self._accumulation)
+        loss, gradients = self._gradients(images[first], labels[first], variables)
+        if not others:
+            return loss, gradients
+        share = first.stop / labels.shape[0]
+        loss, gradients = share * loss, [share * gradient for gradient in gradients]
+        for part in others:
+            share = (part.stop - part.start) / labels.shape[0]
+            # Else the parts would be computed side by side, with the memory of all of them.
+            with tf.control_dependencies(gradients):
+                of_part, more = self._gradients(
+                    tf.identity(images[part]), tf.identity(labels[part]), variables
+                )
+            loss += share * of_part
+            gradients = [sum_ + share * each for sum_, each in zip(gradients, more, strict=True)]
+        return loss, gradients
+
+    def _gradients(
+        self, images: tf.Tensor, labels: tf.Tensor, variables: list[keras.Variable]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss, *of_heads = (
+                tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+                for logits in self._outputs(images, training=True)
+            )
+            minimized = loss
+            for weight, of_head in zip(self._auxiliary_weights, of_heads, strict=True):
+                minimized = minimized + weight * of_head
+        found = tape.gradient(minimized, [variable.value for variable in variables])
+        # Of a table they come as those of its single vectors.
+        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
 
     def _averaged(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """The gradients after `average`, which changes copies: a tensor's own memory must not change."""
