@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import submitit
 
 from submitit_gridengine import GridEngineExecutor
 
@@ -152,24 +151,6 @@ def test_what_cannot_be_asked_for_is_refused(asked: dict[str, Any], message: str
 def test_the_task_of_an_array_is_refused_in_the_folder_of_a_job() -> None:
     with pytest.raises(ValueError, match="no array"):
         text(folder="/shared/%a")
-
-
-def test_parameters_come_through_submitit(tmp_path: Path) -> None:
-    auto = submitit.AutoExecutor(tmp_path, cluster="gridengine")
-    auto.update_parameters(cpus_per_task=4, gridengine_parallel_environment="smp")
-    inner = auto._executor
-    assert isinstance(inner, GridEngineExecutor)
-    assert "#$ -pe smp 4\n" in inner._make_submission_file_text("true", "0")
-    with pytest.raises(NameError, match="gridengine_colour"):
-        auto.update_parameters(gridengine_colour="red")
-
-
-@pytest.mark.parametrize(
-    ("printed", "number"),
-    [("123\n", "123"), ("124.1-20:1", "124")],
-)
-def test_the_id_is_read_from_what_qsub_prints(printed: str | bytes, number: str) -> None:
-    assert GridEngineExecutor._get_job_id_from_submission_command(printed) == number
 
 
 def test_an_array_is_one_submission_and_its_tasks_count_from_1(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import submitit
 from submitit.core.utils import FailedSubmissionError
 
 from submitit_pbs import PbsExecutor, shell
@@ -176,24 +175,6 @@ def test_logs_may_lie_in_a_folder_of_each_job() -> None:
     assert 'mkdir -p "/shared/${SUBMITIT_PBS_JOB_ID%%_*}/${SUBMITIT_PBS_JOB_ID##*_}"' in text(
         folder="/shared/%A/%a"
     )
-
-
-def test_parameters_come_through_submitit(tmp_path: Path) -> None:
-    auto = submitit.AutoExecutor(tmp_path, cluster="pbs")
-    auto.update_parameters(nodes=2, pbs_chunk="", pbs_queue="rt_HF")
-    executor = auto._executor
-    assert isinstance(executor, PbsExecutor)
-    assert "#PBS -l select=2\n" in executor._make_submission_file_text("true", "0")
-    with pytest.raises(NameError, match="pbs_colour"):
-        auto.update_parameters(pbs_colour="red")
-
-
-@pytest.mark.parametrize(
-    ("printed", "number"),
-    [("123.pbs1\n", "123"), ("124[].pbs1.example.org", "124")],
-)
-def test_the_id_is_read_from_what_qsub_prints(printed: str | bytes, number: str) -> None:
-    assert PbsExecutor._get_job_id_from_submission_command(printed) == number
 
 
 def test_an_array_is_one_submission_and_its_jobs_are_cancelled_with_one_qdel(

@@ -19,7 +19,10 @@ FILE = Path("/shared/jobs/job.sh")
 CONTROL = "\n\r\t\v\f\x00\x07\x1b\x85\u2028\u2029"
 EXECUTORS = {"#PBS": PbsExecutor, "#$": GridEngineExecutor}
 MARKS = {executor: mark for mark, executor in EXECUTORS.items()}
-ANSWERS = {PbsExecutor: "123.pbs1", GridEngineExecutor: "123"}
+ANSWERS = {
+    PbsExecutor: ("123.pbs1", "123[].pbs1.example.org"),
+    GridEngineExecutor: ("123", "123.1-20:1"),
+}
 
 every = pytest.mark.parametrize("executor", EXECUTORS.values())
 
@@ -117,6 +120,17 @@ def test_more_tasks_than_results_are_refused(executor: type[QsubExecutor], tmp_p
 
 
 @every
+def test_parameters_come_through_submitit(executor: type[QsubExecutor], tmp_path: Path) -> None:
+    cluster = executor.name()
+    auto = submitit.AutoExecutor(tmp_path, cluster=cluster)
+    auto.update_parameters(timeout_min=7, **{f"{cluster}_queue": "fast"})
+    made: Any = auto._executor
+    assert (made.asked.timeout_min, made.asked.queue) == (7, "fast")
+    with pytest.raises(NameError, match=f"{cluster}_colour"):
+        auto.update_parameters(**{f"{cluster}_colour": "red"})
+
+
+@every
 def test_python_is_an_argument_of_the_executor(
     executor: type[QsubExecutor], tmp_path: Path
 ) -> None:
@@ -157,9 +171,10 @@ def test_what_qsub_mangles_does_not_reach_it(
 @every
 @pytest.mark.parametrize("form", ["{}\n", "Welcome\n{}"])
 def test_the_id_is_read_from_what_qsub_prints(executor: type[QsubExecutor], form: str) -> None:
-    printed = form.format(ANSWERS[executor])
-    assert executor._get_job_id_from_submission_command(printed) == "123"
-    assert executor._get_job_id_from_submission_command(printed.encode()) == "123"
+    for answer in ANSWERS[executor]:
+        printed = form.format(answer)
+        assert executor._get_job_id_from_submission_command(printed) == "123"
+        assert executor._get_job_id_from_submission_command(printed.encode()) == "123"
 
 
 @every
