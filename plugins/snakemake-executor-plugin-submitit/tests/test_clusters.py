@@ -90,6 +90,15 @@ def test_a_dry_run_ends_with_what_the_jobs_may_cost(tmp_path: Path):
     assert not list(dryrun.describe([], clusters.cluster(settings), tmp_path, settings))
 
 
+@pytest.mark.parametrize("cluster", ["slurm", "pbs", "gridengine"])
+def test_a_forgotten_job_is_asked_for_no_more(tmp_path: Path, cluster: str):
+    made = clusters.cluster(ExecutorSettings(cluster=cluster))
+    job = made.job(tmp_path, "12")
+    assert "12" in job.watcher._registered
+    made.forget("12")
+    assert "12" not in job.watcher._registered
+
+
 def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
     settings = ExecutorSettings(cluster="slurm", options=["mem=3GB", "signal=CONT@1"])
     made = directives(script(settings, tmp_path, mem_mb=100))
