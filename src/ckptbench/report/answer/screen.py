@@ -52,7 +52,9 @@ def text(screen: Screen) -> str:
     """The answer as lines that each end with a line break. Rows are left out where not all fit, and then said to be."""
     fewest = min(FEWEST_ROWS, len(screen.lines))
     for remarks in range(len(screen.remarks), -1, -1):
-        for rows in range(min(len(screen.lines), MOST_LINES), fewest - 1, -1):
+        # Each row takes a line, or more; the 1 is the line that says how many are left out, if all are shown.
+        room = MOST_LINES - len(_laid_out(screen, 0, remarks)) + 1
+        for rows in range(min(len(screen.lines), max(room, fewest)), fewest - 1, -1):
             laid_out = _laid_out(screen, rows, remarks)
             if len(laid_out) <= MOST_LINES:
                 return "\n".join([*laid_out, ""])
