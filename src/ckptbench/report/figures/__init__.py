@@ -80,7 +80,7 @@ class FigureEntry:
 
         function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
         function = importlib.import_module(f"ckptbench.report.figures.{self.module}").draw
-        with paper(tables):
+        with paper({name: tables[name] for name in self.tables}):
             return function(tables)
 
 
