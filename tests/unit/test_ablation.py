@@ -10,7 +10,7 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.frameworks.contract import Arrays, Sgd, Tensor
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.training.ablation import Ablation
 from ckptbench.training.digest import digests
@@ -46,6 +46,27 @@ class Statistician(NumpyFramework):
         self.forgotten = part
         if part == "momentum":
             super().forget(part)
+
+
+def test_all_slots_of_a_parameter_are_forgotten_and_nothing_else() -> None:
+    """Both moments, and the counter of its updates."""
+    slots = [f"optimizer/tokens.kernel{suffix}" for suffix in ("", ".second_moment", ".step")]
+    kept = ["model/tokens.kernel", "optimizer/steps", "optimizer/learning_rate"]
+    values = {name: np.ones(3, np.float32) for name in (*slots, *kept)}
+
+    class WithMoments(NumpyFramework):
+        def state(self) -> list[Tensor]:
+            return [tensor_of(name) for name in values]
+
+    def tensor_of(name: str) -> Tensor:
+        array = values[name]
+        return Tensor(
+            name=name, shape=array.shape, dtype=array.dtype, read=lambda: array,
+            write=lambda new: np.copyto(array, new),
+        )  # fmt: skip
+
+    WithMoments().forget("momentum")
+    assert [name for name, array in values.items() if not array.any()] == slots
 
 
 def built(*, seed: int, statistic: float) -> Statistician:

@@ -34,6 +34,19 @@ def test_a_version_holds_weights_momenta_and_the_statistics_of_every_rank(
     assert needed == int(2 * 4 * (100 + 100 + 3 * 10) * preflight.FORMAT_MARGIN)
 
 
+def test_adamw_needs_twelve_bytes_a_parameter_on_disk_and_a_slot_more_in_memory(
+    make_plan: Callable[..., Plan],
+) -> None:
+    plan = dataclasses.replace(make_plan("e1"), sizes=Sizes(samples=64, parameters=10**6))
+    cell = dataclasses.replace(plan.cell, framework="pytorch", format="torch_save")
+    sgd, adamw = (
+        dataclasses.replace(plan, cell=dataclasses.replace(cell, optimizer=optimizer))
+        for optimizer in ("sgd", "adamw")
+    )
+    assert preflight.needed_disk(adamw, 1) == int(2 * 12e6 * preflight.FORMAT_MARGIN)
+    assert preflight.needed_memory(adamw, 2) - preflight.needed_memory(sgd, 2) == 2 * 4e6
+
+
 def test_a_baseline_needs_no_disk(make_plan: Callable[..., Plan]) -> None:
     plan = make_plan("never")
     assert preflight.needed_disk(plan) == 0
