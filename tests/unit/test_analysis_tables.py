@@ -45,6 +45,13 @@ def test_sizes_compare_what_was_written_with_what_the_state_must_have(tmp_path: 
     assert row["ratio"] == pytest.approx(1024 / (600 + 300 + 100))
 
 
+def test_each_optimizer_has_sizes_of_its_own(tmp_path: Path) -> None:
+    runs = [FakeRun(cell=cell(optimizer=optimizer)) for optimizer in ("sgd", "adamw")]
+    sizes = tables(tmp_path, *runs)["sizes"]
+    assert sorted(sizes["optimizer"]) == ["adamw", "sgd"]
+    assert set(sizes["versions"]) == {2}
+
+
 def test_sizes_that_vary_say_so(tmp_path: Path) -> None:
     larger = FakeRun(cell=cell(repeat=1), files={"model.pt": 2000, "rank-0.safetensors": 24})
     row = tables(tmp_path, FakeRun(cell=cell()), larger)["sizes"].iloc[0]

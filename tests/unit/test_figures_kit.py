@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import matplotlib as mpl
+import pandas as pd
 import pytest
 from figure_parts import caption_of, titles
 from figure_tables import Study, together
@@ -23,6 +25,21 @@ from ckptbench.report.figures.kit.axes import (
 )
 from ckptbench.report.figures.kit.panels import LABEL_LETTERS, folded
 from ckptbench.report.figures.kit.style import LOOKS, look, paper
+
+
+def test_an_optimizer_is_named_where_it_is_not_sgd_in_fp32() -> None:
+    tables = Study(frameworks=("pytorch",), ranks=(2,)).tables()
+    usual = tables["training"]
+    chosen = usual.assign(optimizer="adamw", precision="bf16")
+    both = pd.concat([usual, chosen.assign(run="other")])
+    drawn = {
+        name: FIGURES["training"].draw({**tables, "training": table})
+        for name, table in {"usual": usual, "chosen": chosen, "both": both}.items()
+    }
+    assert not re.search("SGD|fp32", drawn["usual"].caption)
+    assert re.search("AdamW, bf16", drawn["chosen"].caption)
+    titled = {title for title in titles(drawn["both"]) if title}
+    assert titled == {"SGD, fp32", "AdamW, bf16"}
 
 
 def test_a_title_says_no_more_than_tells_the_panels_apart_and_the_caption_the_rest() -> None:

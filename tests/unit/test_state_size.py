@@ -7,6 +7,7 @@ from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.frameworks.contract import Arrays, Sgd
 from ckptbench.matrix.networks.layers import BatchNorm, Network
+from ckptbench.matrix.networks.tensor_groups import group_of
 from ckptbench.training.state import state_of
 
 CHANNELS = 5
@@ -41,3 +42,8 @@ def test_every_tensor_counts_once() -> None:
     assert state.second_moments == 4 * network.parameter_count
     assert state.optimizer == 2 * state.second_moments + 8
     assert state.rest == 4 * 2 * CHANNELS + 7
+
+
+def test_both_moments_are_of_one_group_and_counters_of_another() -> None:
+    names = [f"optimizer/norm.scale{suffix}" for suffix in ("", ".second_moment", ".step")]
+    assert [group_of(name) for name in names] == ["momentum", "momentum", "counters"]
