@@ -90,6 +90,32 @@ def test_a_dry_run_ends_with_what_the_jobs_may_cost(tmp_path: Path):
     assert not list(dryrun.describe([], clusters.cluster(settings), tmp_path, settings))
 
 
+@pytest.mark.parametrize(
+    ("cluster", "called"),
+    [
+        ("slurm", "scancel 12_0 12_1"),
+        ("pbs", "qdel 12[0] 12[1]"),
+        ("gridengine", "qdel 12.0 12.1"),
+    ],
+)
+def test_jobs_are_cancelled_by_one_command_and_what_it_says_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, called: str
+):
+    program = tmp_path / called.split(maxsplit=1)[0]
+    program.write_text(f'#!/bin/sh\necho "$(basename $0) $*" >> {tmp_path}/calls\nexit $STATUS\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    made = clusters.cluster(ExecutorSettings(cluster=cluster))
+    jobs = [made.job(tmp_path, job_id) for job_id in ("12_0", "12_1")]
+    monkeypatch.setenv("STATUS", "0")
+    assert made.cancel(jobs) == []
+    assert made.cancel([]) == []
+    monkeypatch.setenv("STATUS", "7")
+    (said,) = made.cancel(jobs)
+    assert "exit status 7" in said
+    assert (tmp_path / "calls").read_text().splitlines() == [called, called]
+
+
 @pytest.mark.parametrize("cluster", ["slurm", "pbs", "gridengine"])
 def test_a_forgotten_job_is_asked_for_no_more(tmp_path: Path, cluster: str):
     made = clusters.cluster(ExecutorSettings(cluster=cluster))

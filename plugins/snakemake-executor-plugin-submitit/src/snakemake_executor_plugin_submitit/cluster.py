@@ -18,7 +18,6 @@ from .results import read_results
 from .settings import ExecutorSettings, parse_options
 
 CANCEL_BATCH = 500
-CANCEL_TIMEOUT_S = 120
 GENERIC = frozenset(
     [
         "name",
@@ -160,20 +159,10 @@ class Cluster:
         remaining = iter(jobs)
         while batch := list(itertools.islice(remaining, CANCEL_BATCH)):
             try:
-                self._cancel_batch(batch)
+                self.executor_class.job_class.cancel_jobs(batch)
             except (subprocess.SubprocessError, OSError) as error:
                 errors.append(str(getattr(error, "stderr", None) or error).strip())
         return errors
-
-    def _cancel_batch(self, jobs: Sequence[core.Job[Any]]) -> None:
-        """Executors that write ids otherwise than submitit cancel by themselves."""
-        if cancel_jobs := getattr(type(jobs[0]), "cancel_jobs", None):
-            cancel_jobs(jobs)
-            return
-        command = [jobs[0]._cancel_command, *(job.job_id for job in jobs)]
-        subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=CANCEL_TIMEOUT_S
-        )
 
     def _parameters(self, allocation: Allocation) -> tuple[dict[str, Any], dict[str, Any]]:
         """Parameters that all executors know, and those of this one."""

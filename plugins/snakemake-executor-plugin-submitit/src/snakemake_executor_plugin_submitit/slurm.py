@@ -9,10 +9,11 @@ import dataclasses
 import functools
 import re
 import shlex
+import subprocess
 import sys
 import unicodedata
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from .names import gpus_in
 from .requeues import Requeue
 from .resources import Allocation
 
+CANCEL_S = 120
+"""How long scancel may take."""
 DEFAULT_ARRAY_LIMIT = 1000
 REFUSED = {
     "time": "set the resource runtime",
@@ -39,6 +42,12 @@ REFUSED = {
 
 class SlurmJob(slurm.SlurmJob[Any]):
     watcher = states.SlurmWatcher(delay_s=600)
+
+    @classmethod
+    def cancel_jobs(cls, jobs: Iterable[core.Job[Any]]) -> None:
+        """Cancel any number of jobs with one scancel. Raises CalledProcessError with its words, and TimeoutExpired."""
+        command = ["scancel", *(job.job_id for job in jobs)]
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=CANCEL_S)
 
 
 class SlurmExecutor(slurm.SlurmExecutor):
