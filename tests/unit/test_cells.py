@@ -80,6 +80,17 @@ def test_a_framework_says_by_name_what_it_has_not(
         cell(framework=framework, format="npz", **fields)
 
 
+def test_adamw_learns_at_the_same_rate_however_its_gradients_are_weighed() -> None:
+    """It divides them by their own size, so a recovery that weighs them changes nothing."""
+    struck = {"faults": PluginSpec("exponential")}
+    for name in ("ulfm", "torchft"):
+        scaled = PluginSpec(name, (("learning_rate", "scaled"),))
+        cell(recovery=scaled, **struck)
+        cell(recovery=PluginSpec(name), optimizer="adamw", **struck)
+        with pytest.raises(ConfigError, match="learning_rate scaled does nothing with optimizer a"):
+            cell(recovery=scaled, optimizer="adamw", **struck)
+
+
 def test_formats_share_a_baseline() -> None:
     assert cell(format="safetensors").baseline == cell(format="torch_save").baseline
 

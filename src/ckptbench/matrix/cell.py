@@ -123,6 +123,12 @@ class Cell:
             f"{', '.join(recovery.strategies or ())}",
         )
         yield (
+            self.optimizer == "adamw"
+            and dict(self.recovery.options).get("learning_rate") == "scaled",
+            f"recovery {self.recovery}: learning_rate scaled does nothing with optimizer adamw, as it weighs gradients, and AdamW "
+            "divides them by their size; use kept",
+        )
+        yield (
             self.is_killed and self.recovery != RESTART,
             f"recovery {self.recovery} with faults {self.faults}: they are there to compare restarts; use recovery "
             f"{RESTART.name}, or other faults",
