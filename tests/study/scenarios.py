@@ -436,7 +436,6 @@ def settings(framework: str, world: RankContext, folder: Path, *, deterministic:
         ("torch", _torch_flags),
         ("tensorflow", _tensorflow_flags),
         ("chainer", _chainer_flags),
-        ("jax", _xla_flags),
     ):
         if module in sys.modules:
             on |= flags(sys.modules[module])
@@ -459,11 +458,6 @@ def _tensorflow_flags(tensorflow: Any) -> dict[str, bool]:
 def _chainer_flags(chainer: Any) -> dict[str, bool]:
     names = ("cudnn_deterministic", "warn_nondeterministic")
     return {name: getattr(chainer.config, name) for name in names}
-
-
-def _xla_flags(_: Any) -> dict[str, bool]:
-    flag = "--xla_gpu_deterministic_ops=true"
-    return {flag: flag in os.environ.get("XLA_FLAGS", "").split()}
 
 
 def load_malicious(framework: str, world: RankContext, folder: Path) -> Arrays:

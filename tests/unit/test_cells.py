@@ -65,6 +65,7 @@ def test_a_cell_of_before_there_were_optimizers_is_the_same_one() -> None:
     ("framework", "fields", "words"),
     [
         ("numpy", {"optimizer": "adamw"}, "numpy has not optimizer adamw: use it with chainer, py"),
+        ("jax", {"accelerator": "cuda"}, "jax has no environment for accelerator cuda: use accele"),
         ("chainer", {"precision": "bf16"}, "chainer has not precision bf16: use it with pytorch, "),
         (
             "numpy",

@@ -99,6 +99,10 @@ class Cell:
                 f"{self.framework} has not {BEYOND.get(wanted)}: use it with {offering(wanted)}",
             )
         yield (
+            FRAMEWORKS[self.framework].cpu_only and self.accelerator != "cpu",
+            f"{self.framework} has no environment for accelerator {self.accelerator}: use accelerator cpu, or another framework",
+        )
+        yield (
             recovery.own_environment and self.accelerator != "cpu",
             f"recovery {self.recovery.name} has no environment for accelerator {self.accelerator}: use accelerator cpu, or "
             f"recovery {RESTART.name}",

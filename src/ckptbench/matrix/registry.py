@@ -46,6 +46,8 @@ class FrameworkEntry:
     """Whether no default study trains it, which would take longer than it says."""
     shards: bool = False
     """Whether each rank holds a shard of model and optimizer, as its class says by `is_sharded`."""
+    cpu_only: bool = False
+    """Whether it has no environment for GPUs."""
     offers: tuple[str, ...] = ()
     """What it has beyond SGD in fp32 on images: members of BEYOND."""
     unfolds: bool = False
@@ -120,6 +122,7 @@ FRAMEWORKS = Registry(
             formats=("orbax", "npz"),
             omissions=("position", "momentum", "random", "statistics"),
             by_name=True,
+            cpu_only=True,
             offers=("adamw", "bf16", "tokens"),
             label="JAX",
             color="#882255",

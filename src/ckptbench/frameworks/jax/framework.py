@@ -1,7 +1,7 @@
 """JAX with optax: one device a rank, and a mesh of all ranks over which `shard_map` averages gradients; gloo on CPU.
 
-Deterministic mode is XLA's `--xla_gpu_deterministic_ops`, which acts on GPUs. On CPU XLA needs no setting: with one number of
-threads every run of a seed has the same bits in both modes.
+Deterministic mode has no setting of its own: with one number of threads XLA computes the same bits in every run on CPU. It
+has no environment for GPUs.
 
 The update donates parameters and slots: XLA writes the new values over the old ones. Exception: an array of NumPy that
 `Tensor.read` returned keeps the old values alive, and the update takes new memory.
@@ -51,8 +51,6 @@ RANKS = "ranks"
 """The axis of the mesh."""
 ON_ALL, A_ROW_EACH = P(), P(RANKS)
 """How an array lies on the mesh: the same on all ranks, or one row (or one part of the rows) on each."""
-DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-"""Source: https://docs.jax.dev/en/latest/xla_flags.html."""
 
 
 class Jax(Framework):
@@ -76,9 +74,8 @@ class Jax(Framework):
         seed_all(seed + world.rank)
         if deterministic:
             settle_libraries()
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
         os.environ["NPROC"] = str(world.threads)  # XLA's threads
-        jax.config.update("jax_platforms", world.accelerator)
+        jax.config.update("jax_platforms", "cpu")
         if world.world_size > 1:
             _connect(world)
         framework = cls(world, seed + world.rank)
@@ -102,8 +99,9 @@ class Jax(Framework):
             name: weights[name] if name in self._tables else own_layout(weights[name])
             for name in network.parameters()
         }
-        slots = _flat(self._transform.init(parameters))
-        self._slots = _Slots(tuple(slots), jax.tree.structure(self._transform.init(parameters)))
+        tree = self._transform.init(parameters)
+        slots = _flat(tree)
+        self._slots = _Slots(tuple(slots), jax.tree.structure(tree))
         self._parameters = list(parameters)
         model = {f"model/{name}": array for name, array in parameters.items()}
         self._arrays = {name: self._on_all(array) for name, array in {**model, **slots}.items()}
@@ -184,7 +182,7 @@ class Jax(Framework):
         return np.array(array if parameter in self._tables else described(array), order="C")
 
     def stored(self) -> Arrays:
-        """What a format holds, in JAX's own layout and, on CPU, in JAX's own memory."""
+        """What a format holds, in JAX's own layout and memory."""
         arrays = {name: _own(array) for name, array in self._arrays.items()}
         statistics = {f"model/{name}": _own(row)[0] for name, row in self._statistics.items()}
         return {**arrays, **statistics}
@@ -240,8 +238,7 @@ class Jax(Framework):
         self._statistics = {name: self._row(state[f"buffer/{name}"]) for name in self._statistics}
 
     def device(self) -> str:
-        (own,) = jax.local_devices()
-        return "cpu" if self._world.accelerator == "cpu" else str(own.device_kind)
+        return "cpu"
 
     def close(self) -> None:
         """Wait for all ranks: one that stayed on longer would find the coordinator gone."""
@@ -250,11 +247,15 @@ class Jax(Framework):
 
 
 def _connect(world: RankContext) -> None:
-    if world.accelerator == "cpu":
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # It would handle SIGTERM.
     jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(world.addresses[0], world.world_size, world.rank)
+    jax.distributed.initialize(
+        world.addresses[0],
+        world.world_size,
+        world.rank,
+        cluster_detection_method="deactivate",  # the launcher knows who is where
+    )
 
 
 def _in_32_bits(array: NDArray[Any]) -> NDArray[Any]:
@@ -263,7 +264,7 @@ def _in_32_bits(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _own(array: jax.Array) -> NDArray[np.generic]:
-    """What this rank has of an array; of one on CPU its own memory."""
+    """What this rank has of an array: JAX's own memory."""
     return np.asarray(array.addressable_data(0))
 
 
