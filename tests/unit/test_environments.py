@@ -156,6 +156,26 @@ def wheel(folder: Path, name: str, version: str = "1") -> Path:
     return path
 
 
+def test_a_module_is_compiled_once_for_all_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = wheel(tmp_path / "wheels", "thing")
+    with ZipFile(made, "a") as archive:
+        archive.writestr("thing.py", "x = 1\n")
+    lock = tmp_path / "mine.txt"
+    lock.write_text(f"thing==1 --hash=sha256:{file_sha256(made)}\n")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_LINK_MODE", "hardlink")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(made.parent))
+    compiled = []
+    for name in ("first", "second"):
+        create_environment(lock, CONSTRAINTS, tmp_path / name)
+        compiled += tmp_path.glob(f"{name}/lib/python*/site-packages/__pycache__/thing.*.pyc")
+    assert len(compiled) == 2
+    assert os.path.samefile(*compiled)
+
+
 def test_two_processes_do_not_make_the_same_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
