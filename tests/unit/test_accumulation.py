@@ -29,7 +29,10 @@ def test_parts_follow_one_another_and_hold_every_sample_once(
     ("matrix", "words"),
     [
         ({"batch_size": 8}, "training.accumulation is 3, and batch_size 8 is no multiple of it"),
-        ({"framework": "jax"}, "jax has not training.accumulation: use it with chainer, pytorch, "),
+        (
+            {"framework": "jax"},
+            "jax does not have training.accumulation: use it with chainer, pytorch, ",
+        ),
     ],
 )
 def test_it_needs_a_framework_and_a_batch_that_can_be_split(

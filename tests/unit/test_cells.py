@@ -64,13 +64,21 @@ def test_a_cell_of_before_there_were_optimizers_is_the_same_one() -> None:
 @pytest.mark.parametrize(
     ("framework", "fields", "words"),
     [
-        ("numpy", {"optimizer": "adamw"}, "numpy has not optimizer adamw: use it with chainer, py"),
+        (
+            "numpy",
+            {"optimizer": "adamw"},
+            "numpy does not have optimizer adamw: use it with chainer, py",
+        ),
         ("jax", {"accelerator": "cuda"}, "jax has no environment for accelerator cuda: use accele"),
-        ("chainer", {"precision": "bf16"}, "chainer has not precision bf16: use it with pytorch, "),
+        (
+            "chainer",
+            {"precision": "bf16"},
+            "chainer does not have precision bf16: use it with pytorch, ",
+        ),
         (
             "numpy",
             {"model": "gpt_baby"},
-            "numpy has not the layers of models that learn from tokens: use it with chainer, pytorch",
+            "numpy does not have the layers of models that learn from tokens: use it with chainer, pytorch",
         ),
     ],
 )

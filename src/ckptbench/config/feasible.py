@@ -48,7 +48,7 @@ def check_accumulation(cell: Cell, config: StudyConfig) -> None:
         return
     if ACCUMULATION not in FRAMEWORKS[cell.framework].offers:
         raise ConfigError(
-            f"{cell.framework} has not {BEYOND[ACCUMULATION]}: use it with {offering(ACCUMULATION)}"
+            f"{cell.framework} does not have {BEYOND[ACCUMULATION]}: use it with {offering(ACCUMULATION)}"
         )
     if cell.batch_size % parts:
         raise ConfigError(

@@ -96,7 +96,7 @@ class Cell:
         for wanted in (self.optimizer, self.precision, learns_from):
             yield (
                 wanted in BEYOND and wanted not in FRAMEWORKS[self.framework].offers,
-                f"{self.framework} has not {BEYOND.get(wanted)}: use it with {offering(wanted)}",
+                f"{self.framework} does not have {BEYOND.get(wanted)}: use it with {offering(wanted)}",
             )
         yield (
             FRAMEWORKS[self.framework].cpu_only and self.accelerator != "cpu",
