@@ -137,7 +137,7 @@ def test_nothing_follows_where_the_scheduler_starts_nothing_on_the_own_node_eith
 def test_a_job_that_loses_node_after_node_fails_at_last_and_names_the_node(on_slurm: Job):
     on_slurm.kill("node2", "node3")
     on_slurm.run("exit 1", lost=("a", "b", "c", "d", "e")[: MOST_LOST_NODES - 1])
-    assert "exit status 1, and node2, node3 does not answer" in on_slurm.error()
+    assert "exit status 1; no answer from node2, node3" in on_slurm.error()
     assert not [call for call in on_slurm.calls() if call.startswith("scontrol requeue")]
 
 

@@ -80,7 +80,7 @@ class NestedCommand:
             name = signal.Signals(-status).name if status < 0 else ""
             how = f"the job's command ended with {f'signal {name}' if name else f'exit status {status}'}"
             if lost := self._silent_nodes():
-                how = f"{how}, and {', '.join(lost)} does not answer"
+                how = f"{how}; no answer from {', '.join(lost)}"
                 self._run_again_without(lost)
             raise CommandFailedError(how)
         return status
