@@ -20,7 +20,7 @@ from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, open_version
 from ckptbench.common.errors import CheckpointError, LaunchError
-from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.frameworks.contract import Arrays, Sgd, put_arrays
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
@@ -265,3 +265,21 @@ def test_a_version_of_the_ranks_that_were_left_is_loaded_by_all(tmp_path: Path) 
         other = built(seed=3)
         strategy(tmp_path, other, world).load(newest(tmp_path))
         assert same(other.tensors(), written.tensors())
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("model/head.bias", None, "model/head.bias is not in both"),
+        ("model/late", np.zeros(3, np.float32), "model/late is not in both"),
+        ("model/head.bias", np.zeros((1, 3), np.float32), r"has shape \(1, 3\) and type float32, here \(3,\)"),
+        ("model/head.bias", np.zeros(3), "and type float64, here .* and float32"),
+    ],
+)  # fmt: skip
+def test_arrays_of_another_state_are_refused(
+    name: str, array: np.ndarray | None, words: str
+) -> None:
+    state = built().state()
+    changed = {**{tensor.name: tensor.read() for tensor in state}, name: array}
+    with pytest.raises(ValueError, match=words):
+        put_arrays(state, {name: each for name, each in changed.items() if each is not None})
