@@ -399,9 +399,10 @@ def _durable_s(checkpoint: Checkpoint) -> float:
 
 def show(found: dict[str, Any]) -> None:
     """Print one line a strategy."""
+    trained = "".join(f", {found[name]}" for name in ("optimizer", "precision") if name in found)
     none_s, steps = np.asarray(found[NONE]["block_s"]), found["interval"] * found["checkpoints"]
     print(
-        f"{found.get('framework', OVER_PYTORCH[0])}, {found['model']}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
+        f"{found.get('framework', OVER_PYTORCH[0])}, {found['model']}{trained}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
         f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
     )
     print(
