@@ -1,4 +1,7 @@
-"""The whole small study through real schedulers: to the same tables and figures, and the same numbers, as locally."""
+"""The small study through real schedulers: the same numbers as locally, and on Slurm the same tables and figures.
+
+What makes tables and figures of runs is on no scheduler: rules of the host from which jobs are submitted.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,9 @@ RUNS = {
 PATIENCE_S = 1500
 # With other numbers of threads, sums are in another order.
 ROUNDING = 1e-5
+COLLECTED = tuple(f"results/tables/{table}.parquet" for table in ("runs", "steps", "evaluations"))
+"""What is made of the runs where no figure is drawn."""
+TARGETS = {"on_slurm": (), "on_gridengine": COLLECTED, "on_pbs": COLLECTED}
 OF_OTHER_STUDIES = (
     "validation",
     "digests",
@@ -81,9 +87,8 @@ def on_gridengine(gridengine: object, tmp_path_factory: Folder) -> Checkout:
     """In forked processes: what Grid Engine starts and ends is tested in test_requeue.py and test_lifetime.py."""
     folder = tmp_path_factory.mktemp("gridengine") / "checkout"
     options = resources("gridengine")
-    return run_to_its_end(
-        Checkout.make(folder, "gridengine", *options, environments=warm_environments()), TWO_RANKS
-    )
+    checkout = Checkout.make(folder, "gridengine", *options, environments=warm_environments())
+    return run_to_its_end(checkout, TWO_RANKS, *COLLECTED)
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +98,13 @@ def on_pbs(pbs: Cluster, tmp_path_factory: Folder) -> Iterator[Checkout]:
     options = ["--submitit-account", "gxx50000", *resources("abci")]
     checkout = Checkout.make(folder, "abci", *options, environments=warm_environments())
     with client_of(pbs):
-        yield run_to_its_end(checkout, ON_PBS)
+        yield run_to_its_end(checkout, ON_PBS, *COLLECTED)
 
 
-def run_to_its_end(checkout: Checkout, matrix: dict[str, Any]) -> Checkout:
-    with started(checkout, study=vary(checkout, matrix, {}, repeats=1)) as process:
+def run_to_its_end(checkout: Checkout, matrix: dict[str, Any], *targets: str) -> Checkout:
+    """To the tables that are asked for; with none, to all tables and figures."""
+    study = vary(checkout, matrix, {}, repeats=1)
+    with started(checkout, *targets, study=study) as process:
         end_well(checkout, process, PATIENCE_S)
     return checkout
 
@@ -121,13 +128,13 @@ def test_every_run_is_complete_and_timed_by_a_job_of_the_scheduler(
 
 
 def test_it_makes_the_tables_and_figures_that_it_makes_locally(
-    done: Checkout, local: Checkout
+    on_slurm: Checkout, local: Checkout
 ) -> None:
-    assert made(done) == made(local)
+    assert made(on_slurm) == made(local)
     tables = sorted((local.folder / "results" / "tables").glob("*.parquet"))
     for name in (path.stem for path in tables):
-        assert list(done.table(name).columns) == list(local.table(name).columns)
-        assert bool(len(done.table(name))) == bool(len(local.table(name)))
+        assert list(on_slurm.table(name).columns) == list(local.table(name).columns)
+        assert bool(len(on_slurm.table(name))) == bool(len(local.table(name)))
         assert len(local.table(name)) > 0 or name in OF_OTHER_STUDIES
 
 
@@ -211,9 +218,12 @@ def hosts_of(checkout: Checkout, run: str) -> list[str]:
     return list(read_json(folder / "manifest.json")["hosts"])
 
 
-def test_a_restarted_study_has_nothing_to_do(done: Checkout) -> None:
+def test_a_restarted_study_has_nothing_to_do(
+    done: Checkout, request: pytest.FixtureRequest
+) -> None:
     sealed = done.seals()
-    result = done.run(study=VARIED)
+    targets = TARGETS[request.node.callspec.params["done"]]
+    result = done.run(*targets, study=VARIED)
     assert result.returncode == 0, result.stdout
     assert "Nothing to be done" in result.stdout
     assert done.seals() == sealed

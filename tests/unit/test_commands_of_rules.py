@@ -61,3 +61,13 @@ def test_the_list_of_rules_says_what_each_makes() -> None:
     described = re.findall(r"^(\w+)(?: \((\S.*\.)\))?$", listed, re.MULTILINE)
     assert {"all", "decision", "draw_overhead", "train_cell"} <= {name for name, _ in described}
     assert not [name for name, words in described if not words]
+
+
+def test_only_trainings_are_jobs_of_a_scheduler() -> None:
+    submitted = {"train_cell", "train_own"}
+    for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        named = re.split(r"^ *rule ?(\w*):$", path.read_text("utf-8"), flags=re.MULTILINE)[1:]
+        for name, body in zip(named[::2], named[1::2], strict=True):
+            if re.search(r"^ *shell:$", body, re.MULTILINE):
+                is_local = re.search(r"^ *localrule: True$", body, re.MULTILINE) is not None
+                assert is_local is (name not in submitted), f"{path.name}: {name}"
