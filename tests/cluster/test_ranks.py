@@ -7,14 +7,15 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import pbs_conf
-from tests.cluster.commands import poll
-from tests.cluster.rank_jobs import RankJob, Request, through_mpiexec
+from tests.cluster.commands import check, poll
+from tests.cluster.rank_jobs import ROOT, RankJob, Request, through_mpiexec
 from tests.cluster.rank_probe import LAST_WORDS
 from tests.cluster.slurm_conf import GPUS_PER_NODE, NODES
 
@@ -166,6 +167,17 @@ def test_ranks_end_with_their_launcher_on_every_node(sbatch: Submit, through: Th
     job.wait_for_ranks(6)
     os.kill(job.launcher(), signal.SIGKILL)
     assert nobody_is_left(job), job.said()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_in_an_allocation_of_the_users_own_a_run_uses_its_node_alone() -> None:
+    words = "import os; from ckptbench.launch.allocation import own_allocation, granted_cores"
+    program = f"{words}; print(own_allocation(os.environ), granted_cores(os.environ))"
+    shape = ["--nodelist=node1,node2", "--ntasks-per-node=1", "--mem=200", "--time=5"]
+    step = ["srun", "--nodes=1", "--ntasks=1", "--nodelist=node2", sys.executable, "-c", program]
+    found = check(["salloc", *shape, *step], {"PYTHONPATH": str(ROOT / "src")})
+    assert "scheduler='none'" in found
+    assert "nodes=('node2',), here='node2') 1\n" in found
 
 
 # Grid Engine: its one host as if it were another
