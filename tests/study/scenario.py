@@ -227,6 +227,7 @@ def _join(framework: str, world: RankContext, *, seed: int, deterministic: bool)
     if how not in _joined:
         assert not _joined, "a process joins once: give its scenarios one seed and one mode"
         found = load(FRAMEWORKS[framework].location)
+        assert found.is_sharded == FRAMEWORKS[framework].shards
         _joined[how] = found.join(world, seed=seed, deterministic=deterministic)
     return _joined[how]
 

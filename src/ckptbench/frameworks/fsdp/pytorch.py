@@ -3,7 +3,8 @@
 Each tensor is cut along its first dimension into as many parts as there are ranks, of which the last may be smaller or empty.
 Each layer of the network gathers its parameters when they are needed and drops them again. Gradients are those of
 DistributedDataParallel, bit for bit with two ranks; with more ranks they are summed in another order. Every rank keeps its own
-running statistics, unlike under DistributedDataParallel. Deterministic mode is that of PyTorch.
+running statistics, unlike under DistributedDataParallel. A rank's memory has everything while the network is built, and while
+digests are taken: at the end of a run, and in proofs. Deterministic mode is that of PyTorch.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ class PyTorchFsdp(PyTorch):
         if self._world.world_size == 1:
             dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
         super()._connect()
+        self._mesh = init_device_mesh(self._device.type, (self._world.world_size,))
 
     def _wrapped(self) -> nn.Module:
         """The module, whose parameters become DTensors. A layer that shares a parameter with another is left to the root."""
-        mesh = init_device_mesh(self._device.type, (self._world.world_size,))
         used = Counter(id(each) for layer in self.module for each in layer.parameters())
         for layer in self.module:
             own = [used[id(each)] for each in layer.parameters()]
             if own and max(own) == 1:
-                fully_shard(layer, mesh=mesh)
+                fully_shard(layer, mesh=self._mesh)
         # A root keeps what it has gathered unless it is told otherwise: the network's parameters would then be no shards
         # after `predict`.
-        return fully_shard(self.module, mesh=mesh, reshard_after_forward=True)
+        return fully_shard(self.module, mesh=self._mesh, reshard_after_forward=True)
 
     def _whole(self, tensor: torch.Tensor) -> NDArray[np.generic]:
         return super()._whole(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
