@@ -10,7 +10,7 @@ from scenarios import main
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import read_version, version_name
-from ckptbench.frameworks.contract import AdamW, Arrays, Framework
+from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Optimizer, Sgd
 from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, NATIVE, formats_of, load
@@ -22,6 +22,9 @@ VOCABULARY, LENGTH = 257, 6
 """No number of ranks divides this prime."""
 NETWORK = gpt(vocabulary=VOCABULARY, most=LENGTH, width=8, layers=2, heads=2)
 """Its head is tied to its embedding."""
+ADAMW = AdamW(learning_rate=0.01, weight_decay=0.1)
+SGD = Sgd(learning_rate=0.01, momentum=0.9, weight_decay=0.0)
+"""Its momenta after a first step are the gradients."""
 STEPS, SEQUENCES = 3, 2
 SAVED = Position(step=STEPS, epoch=0, step_in_epoch=STEPS)
 
@@ -33,39 +36,41 @@ def strategies(framework: str) -> list[str]:
 def shards(
     framework: str, world: RankContext, folder: Path, *, written: str | None = None
 ) -> Arrays:
-    """Model and optimizer, whole: after some steps (`sharded`), after the same steps with DistributedDataParallel (`whole`), and
-    by strategy as loaded from its version in the folder `written`, by however many ranks. Versions of this training are in `folder`.
+    """Model and optimizer, whole: as they were `saved` after some steps; by strategy, as loaded from its version in the folder
+    `written`, by however many ranks; and after a step with SGD of `shards` and of `replicas`.
 
-    `bytes`: of what this rank holds of each tensor.
+    `bytes`: of what this rank holds of each tensor. Versions of this training are in `folder`.
     """
     from ckptbench.frameworks.pytorch import PyTorch  # the tests do without PyTorch
 
     joined: Framework = load(FRAMEWORKS[framework].location).join(world, seed=5, deterministic=True)
-    _train(joined, world)
+    _train(joined, world, ADAMW, STEPS)
     for name in strategies(framework):
         saving = _open(name, framework, joined, world, folder)
         saving.ready()
         saving.save(SAVED)
         saving.close(complete=True)
     sizes = [(each.held[1] - each.held[0]) * each.dtype.itemsize for each in joined.state()]
-    found = {**_in("sharded", joined.held()), "bytes": np.asarray(sizes)}
+    found = {**_in("saved", joined.held()), "bytes": np.asarray(sizes)}
     for name in strategies(framework) if written is not None else ():
-        _build(joined)
+        _build(joined, ADAMW)
         version = read_version(Path(str(written)) / name / version_name(STEPS))
         _open(name, framework, joined, world, Path(str(written))).load(version)
         found |= _in(name, joined.held())
-    whole = PyTorch(world)  # in the process group of the other
-    _train(whole, world)
-    return {**found, **_in("whole", whole.held())}
+    replicas = PyTorch(world)  # in the process group of the other
+    for kind, each in (("shards", joined), ("replicas", replicas)):
+        _train(each, world, SGD, 1)
+        found |= _in(kind, each.held())
+    return found
 
 
-def _build(framework: Framework) -> None:
-    framework.build(NETWORK, varied_weights(NETWORK), AdamW(learning_rate=0.01, weight_decay=0.1), SEQUENCES)  # fmt: skip
+def _build(framework: Framework, optimizer: Optimizer) -> None:
+    framework.build(NETWORK, varied_weights(NETWORK), optimizer, SEQUENCES)
 
 
-def _train(framework: Framework, world: RankContext) -> None:
-    _build(framework)
-    for step in range(STEPS):
+def _train(framework: Framework, world: RankContext, optimizer: Optimizer, steps: int) -> None:
+    _build(framework, optimizer)
+    for step in range(steps):
         drawn = np.random.default_rng((step, world.rank))
         tokens = drawn.integers(VOCABULARY, size=(SEQUENCES, LENGTH + 1))
         framework.step(tokens[:, :-1].copy(), tokens[:, 1:].copy())

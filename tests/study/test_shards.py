@@ -31,16 +31,17 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Found]]:
     return each
 
 
-def test_steps_are_those_of_replicas(found: dict[int, list[Found]]) -> None:
-    """Bit for bit with two ranks; four are summed in another order."""
+def test_gradients_are_those_of_replicas(found: dict[int, list[Found]]) -> None:
+    """Bit for bit with two ranks; those of four are summed in another order."""
     for ranks, of_ranks in found.items():
         for rank in of_ranks:
-            sharded, whole = (part_of(rank, name) for name in ("sharded", "whole"))
-            assert sharded.keys() == whole.keys()
-            for name, array in sharded.items():
+            shards, replicas = (part_of(rank, f"{kind}/optimizer") for kind in ("shards", "replicas"))  # fmt: skip
+            assert shards.keys() == replicas.keys()
+            assert any(array.any() for array in shards.values())
+            for name, array in shards.items():
                 if ranks <= 2:
-                    assert array.tobytes() == whole[name].tobytes(), name
-                np.testing.assert_allclose(array, whole[name], rtol=1e-3, atol=1e-6, err_msg=name)
+                    assert array.tobytes() == replicas[name].tobytes(), name
+                np.testing.assert_allclose(array, replicas[name], rtol=1e-4, atol=1e-7, err_msg=name)  # fmt: skip
 
 
 def test_ranks_hold_no_more_than_their_shards(found: dict[int, list[Found]]) -> None:
@@ -51,12 +52,12 @@ def test_ranks_hold_no_more_than_their_shards(found: dict[int, list[Found]]) -> 
         assert largest < 1.1 * alone / ranks
 
 
-@pytest.mark.parametrize(("then", "now"), itertools.pairwise(CHAIN))
+@pytest.mark.parametrize(("then", "now"), list(itertools.pairwise(CHAIN)))
 @pytest.mark.parametrize("strategy", strategies(FRAMEWORK))
 def test_any_number_of_ranks_loads_what_others_have_written_bit_for_bit(
     found: dict[int, list[Found]], strategy: str, then: int, now: int
 ) -> None:
-    saved = part_of(found[then][0], "sharded")
+    saved = part_of(found[then][0], "saved")
     assert any(VOCABULARY in array.shape for array in saved.values())
     for rank in found[now]:
         loaded = part_of(rank, strategy)
