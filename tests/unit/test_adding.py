@@ -142,6 +142,7 @@ def test_a_figure_is_one_module(source: Path) -> None:
 import pandas as pd
 from ckptbench.report.figures import FIGURES
 entry = FIGURES["mine"]
-print(entry.title, entry.draw({RUNS}).axes[0].patches[0].get_height())
+tables = {{**{RUNS}, "provenance": pd.DataFrame()}}
+print(entry.title, entry.draw(tables).axes[0].patches[0].get_height())
 """
     assert run(source, code) == "Runs of each framework 2\n"
