@@ -247,7 +247,8 @@ def test_the_workflow_ends_with_the_answer(done: Checkout) -> None:
     answer = (done.folder / "results" / "answer.txt").read_text()
     assert answer in (done.folder / "output.txt").read_text()
     rows = [line for line in answer.splitlines() if re.match(r"[12] ", line)]
-    assert len(rows) == 2 * len(FRAMEWORKS)
+    left_out = re.search(r"^(\d+) more rows? (?:is|are) in ", answer, re.MULTILINE)
+    assert len(rows) + int(left_out[1] if left_out else 0) == 2 * len(FRAMEWORKS)
     assert len(answer.splitlines()) <= 30
 
 
@@ -265,7 +266,8 @@ def test_a_changed_lock_reruns_only_the_runs_of_its_environment(done: Checkout) 
         lock.write_text(before)
         os.utime(lock, ns=(times.st_atime_ns, times.st_mtime_ns))
     trained = re.findall(r"^Job \d+: train (.*)$", planned, re.MULTILINE)
-    assert {*trained} == {name for name in done.seals() if name.startswith("pytorch-")} | {cell}
+    of_pytorch = ("pytorch-", "pytorch_fsdp-")  # both run in its environment
+    assert {*trained} == {name for name in done.seals() if name.startswith(of_pytorch)}
     assert refused.returncode != 0
     assert "pytorch was made from another lock than there is now" in log.read_text()
     kept = done.run(f"results/runs/{cell}/seal.json")
