@@ -14,7 +14,7 @@ from selection import FULL
 from warm.environments import warm_environments
 
 from ckptbench.matrix import registry
-from ckptbench.matrix.registry import FRAMEWORKS, NOTHING, OF_SEVERAL_RANKS, OMISSIONS
+from ckptbench.matrix.registry import FRAMEWORKS, NOTHING, OF_SEVERAL_RANKS, OMISSIONS, RECOVERIES
 
 STUDY = "config/studies/tiny-determinism.yaml"
 FIGURES = (
@@ -58,7 +58,10 @@ NEEDED = [
     if FULL or part != "position" or name == next(iter(FRAMEWORKS))
 ]
 """The controls. Every framework reads its samples by the same reader, whose position the study forgets with one."""
-STRUCK = [*((name, "restart") for name in FRAMEWORKS), ("pytorch", "torchrun")]
+STRUCK = [
+    *((name, "restart") for name in FRAMEWORKS),
+    *((name, "torchrun") for name in FRAMEWORKS if RECOVERIES["torchrun"].serves(name)),
+]
 """Frameworks and recoveries of the runs that failures strike and that must end bitwise equal."""
 
 pytestmark = pytest.mark.frameworks(*FRAMEWORKS)
@@ -99,6 +102,16 @@ def test_a_killed_run_ends_bitwise_equal_in_deterministic_mode(
     assert row["digests"] >= 4 * row["tensors"]
     assert row["bit_equal"], (row["first_epoch"], row["first_tensors"])
     assert (row["different_digests"], row["different_tensors"], row["missing"]) == (0, 0, "")
+
+
+def test_a_run_killed_inside_saves_of_shards_ends_bitwise_equal(done: Checkout) -> None:
+    proof, consistency = done.table("resume_proof"), done.table("consistency")
+    rows = proof[(proof["history"] == "killed_inside") & (proof["ranks"] == 2)]
+    assert set(rows["framework"]) == {"pytorch_fsdp"}
+    assert set(rows["strategy"]) == {"dcp", "deepfreeze"}
+    assert rows["bit_equal"].all()
+    versions = consistency[consistency["framework"] == "pytorch_fsdp"]
+    assert {"native", "dcp", "deepfreeze"} <= set(versions["strategy"])
 
 
 @pytest.mark.parametrize(("framework", "recovery"), STRUCK)
@@ -149,7 +162,7 @@ def test_every_version_is_the_state_of_its_step(done: Checkout) -> None:
     """After training each strategy loads the versions that are left, in every framework, killed before or not."""
     consistency = done.table("consistency")
     assert set(consistency["framework"]) == set(FRAMEWORKS)
-    assert set(consistency["strategy"]) == {"native", "sharded", "async", "deepfreeze"}
+    assert set(consistency["strategy"]) == {"native", "sharded", "async", "deepfreeze", "dcp"}
     assert (consistency["versions_compared"] == 2).all()
     # Each failure from outside may end a rank after a commit, and before its trace says so.
     untold = np.where(consistency["history"] == "listed name=twice", 2, 0)
