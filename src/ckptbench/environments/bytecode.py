@@ -28,8 +28,7 @@ def _is_linked(source: Path, folder: Path, others: list[Path]) -> bool:
                 compiled.parent.mkdir(exist_ok=True)
                 os.link(cache_from_source(str(same)), compiled)
                 return True
-        except (
-            OSError
-        ):  # the other environment lacks it, or this one has it: it is compiled if it must be
+        except OSError:
+            # The other environment lacks it, or this one has it. It is compiled if it must be.
             continue
     return False
