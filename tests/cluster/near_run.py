@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import sys
 import traceback
@@ -120,6 +121,8 @@ def train(folder: Path, python: Path, lost: str) -> None:
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    # As in the jobs of the workflow, whose runs use all of their nodes.
+    os.environ["SUBMITIT_EXECUTOR"] = "slurm"
     folder, python, lost = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     error = None
     try:
