@@ -79,11 +79,13 @@ def test_a_job_told_with_qsig_goes_on_and_one_that_is_deleted_fails_and_says_so(
     process = workflow.start(
         "--keep-going", "--submitit-options", f"python={PYTHON}", f"setup={setup}"
     )
-    check(["qsig", "-s", "USR2", noted(workflow, "trains")], {})
-    check(["qdel", noted(workflow, "waits")], {})
+    trained, deleted = (noted(workflow, name) for name in ("trains", "waits"))
+    check(["qsig", "-s", "USR2", trained], {})
+    check(["qdel", deleted], {})
     assert workflow.wait(process) == 1
     assert (tmp_path / "result").read_text() == "saved\n"
-    trained, deleted = workflow.job_ids()  # the first went on under its own id
+    trained, deleted = (name.partition(".")[0] for name in (trained, deleted))
+    assert {*workflow.job_ids()} == {trained, deleted}  # the first went on under its own id
     assert re.search(
         rf"pbs job {deleted}, log .*: ended without a result: CANCELLED", workflow.text()
     )
