@@ -108,8 +108,12 @@ def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
 def _tensors(framework: PyTorch) -> dict[str, torch.Tensor]:
     """Copies of parameters and momenta, by their names in the state."""
     parameters = {f"model/{name}": each for name, each in framework._parameters()}
-    momenta = {f"optimizer/{name}": each for name, each in framework._momenta()}
-    return {name: each.detach().clone() for name, each in {**parameters, **momenta}.items()}
+    named = {**parameters, **_momenta(framework)}
+    return {name: each.detach().clone() for name, each in named.items()}
+
+
+def _momenta(framework: PyTorch) -> dict[str, torch.Tensor]:
+    return framework.slots_of(dict(framework._parameters()))
 
 
 @torch.no_grad()
@@ -117,7 +121,7 @@ def _overwrite(framework: PyTorch, seed: int) -> None:
     """Give all parameters, momenta and buffers other values, as a step does."""
     draw = torch.Generator().manual_seed(seed)
     own = [*framework._buffers(), *framework.module.named_buffers()]
-    for _, tensor in (*framework._parameters(), *framework._momenta(), *own):
+    for _, tensor in (*framework._parameters(), *_momenta(framework).items(), *own):
         values = torch.randn(tensor.shape, generator=draw)
         tensor.copy_(values if tensor.dtype.is_floating_point else torch.tensor(seed))
 
@@ -152,7 +156,7 @@ def _tied(framework: PyTorch) -> list[str]:
     """The names of those tensors that lie where one before them does."""
     known: dict[int, str] = {}
     named = [(f"model/{name}", each) for name, each in framework._parameters()]
-    named += [(f"optimizer/{name}", each) for name, each in framework._momenta()]
+    named += _momenta(framework).items()
     return [name for name, each in named if known.setdefault(each.data_ptr(), name) != name]
 
 

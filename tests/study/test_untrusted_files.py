@@ -17,7 +17,7 @@ CHECKPOINTS = [(name, format) for name, entry in FRAMEWORKS.items() for format i
 UNREAD = ("lambda_layer",)
 """In a part of the file that no load looks at: all that counts of the checkpoint is whole."""
 PERHAPS_UNREAD = re.compile(
-    r"(state|model)/(_CHECKPOINT_METADATA|commit_success\.txt|ocdbt\.process_0/)"
+    r"(state|model)/(_CHECKPOINT_METADATA|commit_success\.txt|_sharding|array_metadatas/|ocdbt\.process_0/)"
 )
 """Files of Orbax that a load does not need, or not all of them: which of the last kind hold values differs by run."""
 
@@ -96,7 +96,7 @@ def _check_refusal(name: str, outcome: str) -> None:
         return
     assert outcome, f"{name} was loaded"
     # Of Orbax, which writes a folder, it is the folder.
-    orbax, _, inside = file.partition("/")
-    where = f"/{orbax}: " if inside else file.partition(".")[0]
+    folder = re.match("(state|model)/", file)
+    where = f"/{folder[1]}: " if folder else file.partition(".")[0]
     assert where in outcome, "which file"
     assert "resume from another version" in outcome, "what to do"

@@ -379,6 +379,15 @@ class PyTorch(Framework):
         state = {**model, **self.slots_of(named)}
         return {names[0]: state[names[0]] for names in _by_memory(state).values()}
 
+    def load_slots(self, state: dict[str, Any]) -> None:
+        """Raises KeyError or ValueError where `state`, which the optimizer gave, lacks a slot or has one of another shape."""
+        self.optimizer.load_state_dict(state)  # it checks neither
+        for name, parameter in self.module.named_parameters():
+            for slot in self._slots:
+                wanted = parameter if slot != COUNTER else parameter.new_empty(())
+                found = self.optimizer.state[parameter][slot]
+                check_shape(f"the slot {slot} of {name}", found, wanted)
+
     def load_flat_state(self, state: StateDict) -> None:
         with torch.no_grad():
             for name, tensor in self.flat_state().items():
@@ -475,11 +484,7 @@ def _save_torch(framework: PyTorch, path: Path) -> None:
 def _load_torch(framework: PyTorch, path: Path) -> None:
     state = torch.load(path, map_location="cpu", weights_only=True)
     framework.module.load_state_dict(state["model"])
-    framework.optimizer.load_state_dict(state["optimizer"])  # does not check shapes
-    for name, parameter in framework.module.named_parameters():
-        for slot, tensor in framework.optimizer.state[parameter].items():
-            wanted = parameter if slot != COUNTER else parameter.new_empty(())
-            check_shape(f"the slot {slot} of {name}", tensor, wanted)
+    framework.load_slots(state["optimizer"])
 
 
 def check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
