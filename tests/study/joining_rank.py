@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from ckptbench.common.shared_memory import named_segments
-from ckptbench.frameworks import chainer
+from ckptbench.frameworks.chainer import framework
 from ckptbench.training import rank
 from ckptbench.world.variables import read_assignment
 
@@ -29,7 +29,7 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         signal.pause()  # until it is ended too
 
-    chainer.forget_names = die
+    framework.forget_names = die
     return rank.main(["cpu", plan])
 
 
