@@ -93,6 +93,16 @@ def test_a_victim_that_hangs_goes_on_afterwards(tmp_path: Path) -> None:
     assert steps_done(tmp_path) == 50
 
 
+def test_a_victim_that_is_over_while_it_is_slow_waits_for_nothing(tmp_path: Path) -> None:
+    """Also of a failure that is still ahead."""
+    failures = [
+        Failure(step=3, rank=0, kind="slow", lasts_s=FOR_EVER),
+        Failure(second=FOR_EVER, rank=0),
+    ]
+    assert start(tmp_path, *failures, steps=50) == 0
+    assert next(e.ahead for e in journal(tmp_path) if isinstance(e, Rested)) == [1]
+
+
 def test_a_slow_victim_is_released_when_its_time_is_over(tmp_path: Path) -> None:
     assert start(tmp_path, Failure(step=3, rank=0, kind="slow", lasts_s=0.3), steps=50) == 0
     strike, struck = (event for event in journal(tmp_path) if isinstance(event, Strike | Struck))

@@ -120,6 +120,8 @@ class FaultInjector:
 
     def _keep_told(self, timeout: float | None) -> bool:
         """Wait for what the rank tells next, and keep it. Returns whether the rank lives and may have more to tell."""
+        if self._is_over:
+            return False
         try:
             told = self._listen(timeout)
         except EOFError:
