@@ -176,8 +176,8 @@ def test_readers_see_its_name_colour_and_marker_and_all_includes_it(added: Check
     assert added.is_drawn("overhead")
     seen = json.loads(run(added.folder, [sys.executable, "-c", LOOK]))
     assert any("Mine" in title for title in seen["titles"])
-    assert "#e69f00" in seen["colors"]
-    assert "P" in seen["markers"]
+    assert "#555555" in seen["colors"]
+    assert "*" in seen["markers"]
     assert seen["all"][-1] == "mine"
     schema = (added.folder / "workflow/schemas/config.schema.json").read_text()
     assert '"mine"' in schema
