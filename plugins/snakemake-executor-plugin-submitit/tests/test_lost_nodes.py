@@ -71,12 +71,14 @@ class Job:
         }
         if self.scheduler in HOSTFILES:
             variables[HOSTFILES[self.scheduler]] = str(self.folder / "hosts")
-        return subprocess.run(
-            [sys.executable, "-c", NODE, str(self.folder)],
-            env=os.environ | variables | INSIDE[self.scheduler],
-            timeout=PATIENCE_S,
-            check=False,
-        ).returncode
+        with (self.folder / "log").open("w") as log:
+            return subprocess.run(
+                [sys.executable, "-c", NODE, str(self.folder)],
+                env=os.environ | variables | INSIDE[self.scheduler],
+                stderr=log,
+                timeout=PATIENCE_S,
+                check=False,
+            ).returncode
 
     def calls(self) -> list[str]:
         path = self.folder / "calls"
@@ -171,6 +173,15 @@ def test_slurm_leaves_the_lost_node_out_unless_the_job_could_never_start_then(
         call for call in on_slurm.calls() if call.startswith("scontrol") and "show" not in call
     ]
     assert calls == ["scontrol requeue 7", *told]
+
+
+def test_the_log_says_why_slurm_does_not_leave_the_lost_node_out(on_slurm: Job):
+    on_slurm.kill("node3")
+    on_slurm.make("scontrol", "[ $2 != show ] || { echo Access denied >&2; exit 1; }")
+    on_slurm.run("exit 1")
+    told = "scontrol --oneliner show job 7 failed (Access denied): the job may start on a lost node again"
+    assert told in (on_slurm.folder / "log").read_text()
+    assert on_slurm.notes() == "lost node3\n"
 
 
 def test_a_node_that_fails_to_start_something_once_is_not_lost(on_slurm: Job):

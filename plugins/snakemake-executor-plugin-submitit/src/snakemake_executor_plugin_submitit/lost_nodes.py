@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -96,11 +98,12 @@ def _listed(field: str, text: str) -> list[str]:
 
 
 def _output(command: list[str]) -> str:
-    """Empty where it fails: the job then goes on as Slurm likes."""
+    """Empty where it fails, which the job's log says. The job then goes on as Slurm likes."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=ANSWER_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        why = getattr(error, "stderr", None) or error
+        words = f"{shlex.join(command)} failed ({str(why).strip()}): the job may start on a lost node again"
+        print(words, file=sys.stderr, flush=True)
         return ""
     return done.stdout
