@@ -27,7 +27,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from ckptbench.frameworks.contract import Format
-from ckptbench.frameworks.pytorch.framework import PyTorch, check_shape
+from ckptbench.frameworks.pytorch.framework import PyTorch
+from ckptbench.frameworks.pytorch.tensors import check_shape
 
 
 class PyTorchFsdp(PyTorch):

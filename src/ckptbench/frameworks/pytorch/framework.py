@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ckptbench.common.errors import CheckpointError
-from ckptbench.common.small_floats import SMALL_FLOATS, name_of
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
     SECOND_MOMENT,
@@ -36,6 +35,15 @@ from ckptbench.frameworks.contract import (
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.pytorch.network import module_of, named_tensors
+from ckptbench.frameworks.pytorch.tensors import (
+    Memory,
+    array_of,
+    by_memory,
+    check_shape,
+    from_numpy,
+    tensor_of,
+    to_numpy,
+)
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
@@ -274,7 +282,7 @@ class PyTorch(Framework):
 
     def _whole(self, tensor: torch.Tensor) -> NDArray[np.generic]:
         """A copy of all values on the host."""
-        return _array(tensor)
+        return array_of(tensor)
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
         """The values that this rank holds."""
@@ -291,15 +299,15 @@ class PyTorch(Framework):
             **{f"model/{name}": parameter for name, parameter in parameters.items()},
             **self.slots_of(parameters),
         }
-        tied = _by_memory(named, self._own)
+        tied = by_memory(named, self._own)
         return [self._tensor(named[names[0]], memory, names) for memory, names in tied.items()]
 
-    def _tensor(self, tensor: torch.Tensor, memory: _Memory, names: list[str]) -> Tensor:
+    def _tensor(self, tensor: torch.Tensor, memory: Memory, names: list[str]) -> Tensor:
         """Reuse the Tensor of the last call if its memory is the same, because saves make training wait."""
         known = self._tensors.get(names[0])
         if known is None or known[0] != (memory, names):
             # What is kept holds its memory, so no other tensor can come to lie there.
-            made = _tensor(names, self._own(tensor), self._copying)
+            made = tensor_of(names, self._own(tensor), self._copying)
             whole = replace(made, shape=tuple(tensor.shape), shard=self._shard(tensor))
             found = (memory, names), whole
             known = self._tensors[names[0]] = found
@@ -349,7 +357,9 @@ class PyTorch(Framework):
     def rank_state(self) -> Arrays:
         """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
         state = random_state()
-        state |= {f"buffer/{name}": _array(buffer) for name, buffer in self.module.named_buffers()}
+        state |= {
+            f"buffer/{name}": array_of(buffer) for name, buffer in self.module.named_buffers()
+        }
         state["random/torch"] = torch.get_rng_state().numpy()
         if self._device.type == "cuda":
             state["random/cuda"] = torch.cuda.get_rng_state(self._device).numpy()
@@ -361,7 +371,7 @@ class PyTorch(Framework):
         if self._device.type == "cuda":
             torch.cuda.set_rng_state(torch.from_numpy(state["random/cuda"]), self._device)
         for name, buffer in self.module.named_buffers():
-            buffer.copy_(_from_numpy(state[f"buffer/{name}"], buffer.dtype))
+            buffer.copy_(from_numpy(state[f"buffer/{name}"], buffer.dtype))
 
     def device(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
@@ -377,7 +387,7 @@ class PyTorch(Framework):
         self._check_optimizer(named.values())
         model = {f"model/{name}": tensor for name, tensor in self.module.state_dict().items()}
         state = {**model, **self.slots_of(named)}
-        return {names[0]: state[names[0]] for names in _by_memory(state).values()}
+        return {names[0]: state[names[0]] for names in by_memory(state).values()}
 
     def load_slots(self, state: dict[str, Any]) -> None:
         """Raises KeyError or ValueError where `state`, which the optimizer gave, lacks a slot or has one of another shape."""
@@ -403,76 +413,6 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.benchmark = False
 
 
-_Memory = tuple[Any, ...]
-
-
-def _by_memory(
-    named: Mapping[str, torch.Tensor],
-    own: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
-) -> dict[_Memory, list[str]]:
-    """The names of each tensor by where what it has in this process (`own`) lies: tied ones have several. Empty ones lie nowhere."""
-    found: dict[_Memory, list[str]] = {}
-    for name, tensor in named.items():
-        each = own(tensor)
-        memory = each.data_ptr() or id(tensor), each.shape, each.stride(), each.dtype
-        found.setdefault(memory, []).append(name)
-    return found
-
-
-def _tensor(names: list[str], tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
-    values = tensor.detach()
-    # Made once, because saves make training wait.
-    on_host = _to_numpy(values) if copying is None else None
-
-    def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
-        """In a stream beside that of training; `begin_copies` and `hold_updates` let one wait for the other."""
-        with torch.cuda.stream(copying):
-            flat = values.contiguous().view(-1).view(torch.uint8)
-            torch.from_numpy(target).copy_(flat[part], non_blocking=True)
-
-    def write(array: NDArray[np.generic]) -> None:
-        values.copy_(_from_numpy(array, values.dtype))
-
-    return Tensor(
-        name=names[0],
-        also=tuple(names[1:]),
-        shape=tuple(values.shape),
-        dtype=_numpy_type(values.dtype),
-        read=lambda: _to_numpy(values.cpu()) if on_host is None else on_host,
-        write=write,
-        in_place=copying is None,
-        begin_copy=None if copying is None else begin_copy,
-    )
-
-
-@functools.cache
-def _numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
-    name = str(dtype).removeprefix("torch.")
-    return SMALL_FLOATS.get(name) or np.dtype(name)
-
-
-def _to_numpy(tensor: torch.Tensor) -> NDArray[np.generic]:
-    """The tensor's own memory as an array."""
-    own = _numpy_type(tensor.dtype)
-    if own.names is None:
-        return tensor.numpy()
-    return tensor.view(getattr(torch, own[0].name)).numpy().view(own)
-
-
-def _from_numpy(array: NDArray[np.generic], dtype: torch.dtype) -> torch.Tensor:
-    """The array's own memory as a tensor. Raises ValueError if its numbers are of another type."""
-    own = _numpy_type(dtype)
-    if array.dtype != own:
-        raise ValueError(f"the numbers are {name_of(array.dtype)}, not {name_of(own)}")
-    if own.names is None:
-        return torch.from_numpy(array)
-    return torch.from_numpy(array.view(own[0])).view(dtype)
-
-
-def _array(tensor: torch.Tensor) -> NDArray[np.generic]:
-    return _to_numpy(tensor.detach().cpu()).copy()
-
-
 def _save_torch(framework: PyTorch, path: Path) -> None:
     state = {
         "model": framework.module.state_dict(),
@@ -487,11 +427,6 @@ def _load_torch(framework: PyTorch, path: Path) -> None:
     framework.load_slots(state["optimizer"])
 
 
-def check_shape(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
-    if found.shape != wanted.shape:
-        raise ValueError(f"{name} has shape {tuple(found.shape)}, not {tuple(wanted.shape)}")
-
-
 def _save_safetensors(framework: PyTorch, path: Path) -> None:
     state = framework.flat_state()
     safetensors.torch.save_file({name: each.contiguous() for name, each in state.items()}, path)
@@ -504,14 +439,14 @@ def _load_safetensors(framework: PyTorch, path: Path) -> None:
 def _save_hdf5(framework: PyTorch, path: Path) -> None:
     with h5py.File(path, "w") as file:
         for name, tensor in framework.flat_state().items():
-            file[name] = _to_numpy(tensor.detach().cpu())
+            file[name] = to_numpy(tensor.detach().cpu())
 
 
 def _load_hdf5(framework: PyTorch, path: Path) -> None:
     with h5py.File(path, "r") as file:
         framework.load_flat_state(
             {
-                name: _from_numpy(np.asarray(file[name]), tensor.dtype)
+                name: from_numpy(np.asarray(file[name]), tensor.dtype)
                 for name, tensor in framework.flat_state().items()
             }
         )
