@@ -2,12 +2,12 @@
 
 It needs Python 3.11 or newer, PyTorch, NumPy and h5py. What else ckptbench imports gets a stand-in, and the result says so.
 
-    python benchmarks/on_gpu.py                        # about 20 minutes; writes results/on_gpu.json
+    python benchmarks/on_gpu.py                        # about 40 minutes; writes results/on_gpu.json
     python benchmarks/strategies.py --from results/on_gpu.json
 
-First the contract of a framework on the GPU: the same logits as on the CPU; a restart bit for bit, by every strategy; in
-deterministic mode the same bits twice. Then what each strategy costs (`strategies.py`), ResNet-50 and VGG-16 at two batch
-sizes. `--device cpu` tries all of it without a GPU.
+First the contract of PyTorch on the GPU, without and with FSDP2: the same logits as on the CPU; a restart bit for bit, by every
+strategy; in deterministic mode the same bits twice. Then what each strategy costs (`strategies.py`), in the trainings of
+`TRAININGS`. `--device cpu` tries all of it without a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -73,13 +73,27 @@ MISSING = _find_libraries()
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from strategies import chosen, measure, show  # noqa: E402
-from training import CLASSES, IMAGE, RESULTS, Saver, build, one_rank  # noqa: E402
+from training import OVER_PYTORCH, RESULTS, Saver, batch_of, build, one_rank  # noqa: E402
 
 from ckptbench.frameworks.contract import Arrays  # noqa: E402
 from ckptbench.frameworks.pytorch import PyTorch  # noqa: E402
+from ckptbench.matrix.registry import FRAMEWORKS, load  # noqa: E402
 from ckptbench.training.digest import digests  # noqa: E402
 
-MODEL, BATCH = "resnet50", 8
+TRAININGS: dict[str, dict[str, Any]] = {
+    "resnet50": {"batches": (32, 64), "frameworks": OVER_PYTORCH[:1]},
+    "vgg16": {"batches": (32, 64), "frameworks": OVER_PYTORCH[:1]},
+    "gpt2": {
+        "batches": (8,), "frameworks": OVER_PYTORCH, "optimizer": "adamw", "precision": "bf16", "length": 1024,
+    },
+}  # fmt: skip
+"""By model: its batch sizes and frameworks, and the options of `build` that are not its defaults."""
+PROVEN: dict[str, dict[str, Any]] = {
+    "resnet50": {},
+    "gpt_baby": {"optimizer": "adamw", "precision": "bf16"},
+}
+"""The models of the contract with the options of their training."""
+BATCH = 8
 CLOSE = 1e-3
 """Largest difference of a logit between two devices, relative to the largest logit."""
 
@@ -87,8 +101,11 @@ CLOSE = 1e-3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--models", default="resnet50,vgg16", help="empty: the contract alone")
-    parser.add_argument("--batches", default="32,64")
+    parser.add_argument(
+        "--models", default=",".join(TRAININGS), help="to measure; empty: the contract alone"
+    )
+    parser.add_argument("--proven", default=",".join(PROVEN), help="models of the contract")
+    parser.add_argument("--frameworks", default=",".join(OVER_PYTORCH))
     parser.add_argument("--intervals", default="10,1", help="steps after every checkpoint")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument(
@@ -102,45 +119,69 @@ def main() -> None:
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no GPU here: use --device cpu to try this without one")
-    strategies = chosen(options)
     found: dict[str, Any] = {
         "torch": torch.__version__,
         "python": sys.version.split()[0],
         "stand_ins": MISSING,
-        "strategies": strategies,
-        "contract": _contract(options.device, strategies),
+        "contract": {
+            f"{framework}, {model}: {what}": good
+            for framework in _named(options.frameworks)
+            for model in _named(options.proven)
+            for what, good in _contract(
+                options.device, framework, model, _strategies(options, framework)
+            ).items()
+        },
         "measured": [],
     }
     print(json.dumps(found["contract"], indent=2), flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    for model in filter(None, options.models.split(",")):
-        for batch in map(int, options.batches.split(",")):
-            for interval in map(int, options.intervals.split(",")):
-                one = argparse.Namespace(
-                    model=model, ranks=1, batch=batch, interval=interval, rounds=options.rounds,
-                    checkpoints=max(2, 20 // interval), strategies=",".join(strategies), folder=options.folder,
-                    device=options.device, at_most_s=options.at_most_s, cores=None,
-                )  # fmt: skip
-                figures = measure(one)
-                show(figures)
-                found["measured"].append(figures)
-                # After each, so that whatever ends this program costs at most one of them.
-                options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    for one in _measurements(options):
+        figures = measure(one)
+        show(figures)
+        found["measured"].append(figures)
+        # After each, so that whatever ends this program costs at most one of them.
+        options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     print(f"written to {options.out}")
     if failed := [name for name, good in found["contract"].items() if not good]:
-        raise SystemExit(f"the contract does not hold on {options.device}: {', '.join(failed)}")
+        raise SystemExit(f"the contract does not hold on {options.device}: {'; '.join(failed)}")
 
 
-def _contract(device: str, strategies: list[str]) -> dict[str, bool]:
+def _named(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _strategies(options: argparse.Namespace, framework: str) -> list[str]:
+    return chosen(argparse.Namespace(framework=framework, strategies=options.strategies))
+
+
+def _measurements(options: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """The options of `measure`, for one measurement after the other."""
+    for model in _named(options.models):
+        training = dict(TRAININGS[model])
+        batches, frameworks = training.pop("batches"), training.pop("frameworks")
+        for framework in [each for each in frameworks if each in _named(options.frameworks)]:
+            for batch in batches:
+                for interval in map(int, _named(options.intervals)):
+                    yield argparse.Namespace(
+                        model=model, framework=framework, **training, ranks=1, batch=batch, interval=interval,
+                        rounds=options.rounds, checkpoints=max(2, 20 // interval),
+                        strategies=",".join(_strategies(options, framework)), folder=options.folder,
+                        device=options.device, at_most_s=options.at_most_s, cores=None,
+                    )  # fmt: skip
+
+
+def _contract(device: str, framework: str, model: str, strategies: list[str]) -> dict[str, bool]:
     """What must be true of the framework on this device, and whether it is."""
-    logits = [_alone(_logits, each) for each in ("cpu", device)]
+    logits = [_alone(_logits, framework, model, each) for each in ("cpu", device)]
     difference = np.abs(logits[0] - logits[1]).max() / np.abs(logits[0]).max()
-    repeated = [_alone(_trained, device, True) for _ in range(2)]
+    repeated = [_alone(_trained, framework, model, device) for _ in range(2)]
     return {
         "the same logits as on the CPU": bool(difference < CLOSE),
         "the same bits twice in deterministic mode": repeated[0] == repeated[1],
         **{
-            f"bit for bit after a restart by {name}": bool(_alone(_restarted, device, name))
+            f"bit for bit after a restart by {name}": bool(
+                _alone(_restarted, framework, model, device, name)
+            )
             for name in strategies
         },
     }
@@ -152,56 +193,54 @@ def _alone(work: Callable[..., Any], *arguments: Any) -> Any:
         return alone.submit(work, *arguments).result()
 
 
-def _framework(device: str, *, deterministic: bool = False) -> PyTorch:
-    return PyTorch.join(one_rank(device), seed=1, deterministic=deterministic)
-
-
-def _build(framework: PyTorch) -> PyTorch:
-    build(framework, MODEL, BATCH)
-    return framework
+def _join(framework: str, device: str, *, deterministic: bool = False) -> PyTorch:
+    kind: type[PyTorch] = load(FRAMEWORKS[framework].location)
+    return kind.join(one_rank(device), seed=1, deterministic=deterministic)
 
 
 def _state(framework: PyTorch) -> dict[str, str]:
     return digests({**framework.held(), **framework.rank_state()})
 
 
-def _train(framework: PyTorch, first: int, last: int) -> None:
+def _train(framework: PyTorch, model: str, first: int, last: int) -> None:
     for step in range(first, last):
-        draw = np.random.default_rng(step)
-        framework.step(draw.random((BATCH, *IMAGE), np.float32), draw.integers(CLASSES, size=BATCH))
+        framework.step(*batch_of(model, BATCH, seed=step))
 
 
-def _logits(device: str) -> Arrays:
-    images = np.random.default_rng(0).random((BATCH, *IMAGE), np.float32)
-    return _build(_framework(device)).predict(images)
+def _logits(name: str, model: str, device: str) -> Arrays:
+    """In fp32: in bf16 a processor and a GPU round differently."""
+    framework = _join(name, device)
+    build(framework, model, BATCH)
+    return framework.predict(batch_of(model, BATCH, seed=0)[0])
 
 
-def _trained(device: str, deterministic: bool) -> dict[str, str]:
-    framework = _build(_framework(device, deterministic=deterministic))
-    _train(framework, 0, 5)
+def _trained(name: str, model: str, device: str) -> dict[str, str]:
+    framework = _join(name, device, deterministic=True)
+    build(framework, model, BATCH, **PROVEN[model])
+    _train(framework, model, 0, 5)
     return _state(framework)
 
 
-def _restarted(device: str, strategy: str) -> bool:
+def _restarted(name: str, model: str, device: str, strategy: str) -> bool:
     """Whether five steps with a restart after the third are five steps without one, and the version that of its step."""
-    framework = _framework(device, deterministic=True)
+    framework = _join(name, device, deterministic=True)
     with tempfile.TemporaryDirectory() as folder:
         saver = Saver(strategy, framework, one_rank(device), Path(folder, "versions"), keep=2)
         framework.before_update = saver.hook
-        _build(framework)
+        build(framework, model, BATCH, **PROVEN[model])
         saver.ready()
-        _train(framework, 0, 3)
+        _train(framework, model, 0, 3)
         then = _state(framework)
         saver.save_next()
-        _train(framework, 3, 5)
+        _train(framework, model, 3, 5)
         ended = _state(framework)
         saver.settle()
         version = saver.store.newest()
         assert version is not None
-        _train(framework, 5, 7)
+        _train(framework, model, 5, 7)
         saver.load(version)
         loaded = _state(framework)
-        _train(framework, 3, 5)
+        _train(framework, model, 3, 5)
         again = _state(framework)
         saver.close()
     return loaded == then and again == ended

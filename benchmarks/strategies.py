@@ -5,7 +5,8 @@ Each round has one block for every variant, in random order, while the others wa
 followed by `--interval` training steps, and ends when all of its checkpoints are durable. So a block's time over that of
 the same round's block without checkpoints is the total overhead: stall, slowdown and what is left at the end. Then every
 strategy saves once while nothing trains. A pair of blocks in which other programs used more than `OTHERS` of a core is left
-out and counted.
+out and counted. `memory` is what the ranks' processes took at most, above those that train without checkpoints, over the bytes
+of the state; memory that a GPU's driver allocates is not in it.
 
 The variant `disk` is the least that any engine can cost here: it copies nothing, and a thread writes as many bytes as the
 state has, past the page cache. `above disk` is what a strategy costs beyond that. On a virtual machine the host's work for its
@@ -43,6 +44,7 @@ from ratio import median_interval
 from training import LENGTH, OPTIMIZERS, OVER_PYTORCH, RESULTS, Saver, Training
 
 from ckptbench.checkpoints.store import fsync
+from ckptbench.common.footprint import Footprint, forget_peak
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.registry import STRATEGIES, Precision, load
@@ -152,6 +154,9 @@ def _run(
             for name in names:
                 variants[name].all("save_idle")
         device = variants[NONE].all("device")[0]
+        state_bytes = variants[NONE].all("state_bytes")[0]
+        for name, each in variants.items():
+            measured[name]["memory_bytes"] = [sum(each.all("memory_bytes"))]
         first = {name: each.all("first")[0] for name, each in variants.items()}
     settings = {
         name: getattr(options, name)
@@ -163,6 +168,7 @@ def _run(
         "torch": torch.__version__,
         **settings,
         "rounds": rounds,
+        "state_bytes": state_bytes,
         NONE: measured[NONE],
         DISK: measured[DISK],
         "strategies": {name: measured[name] for name in chosen(options)},
@@ -250,14 +256,14 @@ class Bench:
 
     def settle_in(self) -> None:
         self._training.train(5)
-        if self._saver is None:
-            return
-        self._saver.ready()
-        for _ in range(SETTLING):
-            self._saver.save_next()
-            self._training.train(1)
-            self._saver.settle()
-        self._settled = self._saver.saves
+        if self._saver is not None:
+            self._saver.ready()
+            for _ in range(SETTLING):
+                self._saver.save_next()
+                self._training.train(1)
+                self._saver.settle()
+            self._settled = self._saver.saves
+        forget_peak()
 
     def block(self) -> float:
         gc.collect()
@@ -285,6 +291,13 @@ class Bench:
 
     def device(self) -> str:
         return self._framework.device()
+
+    def state_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._framework.state())
+
+    def memory_bytes(self) -> int:
+        """The most that this rank, with all processes that it has started, took since it had settled."""
+        return Footprint.now().peak_bytes
 
     def close(self) -> None:
         if self._saver is not None:
@@ -403,13 +416,16 @@ def show(found: dict[str, Any]) -> None:
     none_s, steps = np.asarray(found[NONE]["block_s"]), found["interval"] * found["checkpoints"]
     print(
         f"{found.get('framework', OVER_PYTORCH[0])}, {found['model']}{trained}, {found['ranks']} ranks, batch {found['batch']}, {found['device']}, torch {found['torch']}: "
-        f"step {np.median(none_s) / steps * 1e3:.1f} ms, {found['rounds']} rounds, a checkpoint every {found['interval']} steps"
+        f"step {np.median(none_s) / steps * 1e3:.1f} ms, state {found['state_bytes'] / 1e6:.1f} MB, {found['rounds']} rounds, "
+        f"a checkpoint every {found['interval']} steps"
     )
     print(
         f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}{'above disk %':>24}"
-        f"{'stolen':>8}{'left out':>10}"
+        f"{'memory':>8}{'stolen':>8}{'left out':>10}"
     )
-    print(f"{DISK:22}{'':39}{_over(found, found[DISK], NONE)}{'':24}{_stolen(found[DISK])}")
+    print(
+        f"{DISK:22}{'':39}{_over(found, found[DISK], NONE)}{'':24}{_memory(found, found[DISK])}{_stolen(found[DISK])}"
+    )
     native = found["strategies"].get("native")
     for name, of in found["strategies"].items():
         stall_s = np.median(of["stall_s"])
@@ -417,7 +433,7 @@ def show(found: dict[str, Any]) -> None:
         print(
             f"{name:22}{stall_s * 1e3:10.2f}{to_native:10.4f}"
             f"{np.median(of['durable_s']) * 1e3:12.0f}{np.median(of['durable_idle_s']) * 1e3:7.0f}"
-            f"{_over(found, of, NONE)}{_over(found, of, DISK)}{_stolen(of)}{(~_undisturbed(found, of, NONE)).sum():10}"
+            f"{_over(found, of, NONE)}{_over(found, of, DISK)}{_memory(found, of)}{_stolen(of)}{(~_undisturbed(found, of, NONE)).sum():10}"
         )
 
 
@@ -433,6 +449,11 @@ def _over(found: dict[str, Any], of: dict[str, list[float]], base: str) -> str:
 def _undisturbed(found: dict[str, Any], of: dict[str, list[float]], base: str) -> NDArray[np.bool_]:
     used = [each["others"] for each in (of, found[base], found[NONE])]
     return np.max(used, axis=0) <= OTHERS
+
+
+def _memory(found: dict[str, Any], of: dict[str, list[float]]) -> str:
+    (taken,), (alone,) = of["memory_bytes"], found[NONE]["memory_bytes"]
+    return f"{(taken - alone) / found['state_bytes']:8.2f}"
 
 
 def _stolen(of: dict[str, list[float]]) -> str:
