@@ -210,13 +210,13 @@ def _train(framework: PyTorch, model: str, first: int, last: int) -> None:
 def _logits(name: str, model: str, device: str) -> Arrays:
     """In fp32: in bf16 a processor and a GPU round differently."""
     framework = _join(name, device)
-    build(framework, model, BATCH)
+    build(framework, model)
     return framework.predict(batch_of(model, BATCH, seed=0)[0])
 
 
 def _trained(name: str, model: str, device: str) -> dict[str, str]:
     framework = _join(name, device, deterministic=True)
-    build(framework, model, BATCH, **PROVEN[model])
+    build(framework, model, **PROVEN[model])
     _train(framework, model, 0, 5)
     return _state(framework)
 
@@ -227,7 +227,7 @@ def _restarted(name: str, model: str, device: str, strategy: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         saver = Saver(strategy, framework, one_rank(device), Path(folder, "versions"), keep=2)
         framework.before_update = saver.hook
-        build(framework, model, BATCH, **PROVEN[model])
+        build(framework, model, **PROVEN[model])
         saver.ready()
         _train(framework, model, 0, 3)
         then = _state(framework)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.data.dataset import Inputs
-from ckptbench.frameworks.contract import AdamW, Optimizer, Sgd
+from ckptbench.frameworks.contract import AdamW, Optimizer, Sgd, TrainSpec
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.models import READ_TOKENS, network_of
@@ -51,7 +51,6 @@ def one_rank(device: str = "cpu") -> RankContext:
 def build(
     framework: PyTorch,
     model: str,
-    batch: int,
     *,
     optimizer: str = "sgd",
     precision: Precision = "fp32",
@@ -61,7 +60,7 @@ def build(
     shape = ((length,), VOCABULARY) if model in READ_TOKENS else (IMAGE, CLASSES)
     network = network_of(model, *shape)
     weights = dict(network.initial_weights(1))
-    framework.build(network, weights, OPTIMIZERS[optimizer], batch, precision=precision)
+    framework.build(TrainSpec(network, weights, OPTIMIZERS[optimizer], precision))
 
 
 def batch_of(
@@ -92,7 +91,7 @@ class Training:
         self._batch = batch_of(model, batch, seed=world.rank, length=length)
         kind = load(FRAMEWORKS[framework].location)
         self.framework: PyTorch = kind.join(world, seed=1, deterministic=False)
-        build(self.framework, model, batch, optimizer=optimizer, precision=precision, length=length)
+        build(self.framework, model, optimizer=optimizer, precision=precision, length=length)
 
     def train(self, steps: int) -> None:
         for _ in range(steps):

@@ -14,7 +14,7 @@ import numpy as np
 from scenario import Scenario, varied_weights
 from scenarios import main
 
-from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec
 from ckptbench.world.ranks import RankContext
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ class Program:
 
 
 def rebuild(scenario: Scenario) -> None:
-    scenario.framework.build(scenario.network, varied_weights(scenario.network), Sgd(**SETTINGS), 8)
+    scenario.framework.build(
+        TrainSpec(scenario.network, varied_weights(scenario.network), Sgd(**SETTINGS))
+    )
 
 
 def begun(framework: str, world: RankContext, folder: Path) -> tuple[Scenario, Path]:

@@ -11,7 +11,7 @@ import numpy as np
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.data.dataset import Inputs
-from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd
+from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd, TrainSpec
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.layers import (
     Attention,
@@ -268,12 +268,7 @@ class Scenario:
         self.network = network_of(self.model)
         weights = self._weights or varied_weights(self.network)
         self.framework.build(
-            self.network,
-            weights,
-            self._optimizer,
-            8,
-            precision=self._precision,
-            accumulation=self._accumulation,
+            TrainSpec(self.network, weights, self._optimizer, self._precision, self._accumulation)
         )
 
     def predict(self, size: int) -> np.ndarray:

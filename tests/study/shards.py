@@ -10,7 +10,7 @@ from scenarios import main
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import read_version, version_name
-from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Optimizer, Sgd
+from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Optimizer, Sgd, TrainSpec
 from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, NATIVE, formats_of, load
@@ -65,7 +65,7 @@ def shards(
 
 
 def _build(framework: Framework, optimizer: Optimizer) -> None:
-    framework.build(NETWORK, varied_weights(NETWORK), optimizer, SEQUENCES)
+    framework.build(TrainSpec(NETWORK, varied_weights(NETWORK), optimizer))
 
 
 def _train(framework: Framework, world: RankContext, optimizer: Optimizer, steps: int) -> None:

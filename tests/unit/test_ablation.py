@@ -10,8 +10,7 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor
-from ckptbench.matrix.networks.layers import Network
+from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
 from ckptbench.training.ablation import Ablation
 from ckptbench.training.digest import digests
 
@@ -25,8 +24,8 @@ class Statistician(NumpyFramework):
     dropout_seed = 0.0
     forgotten: str | None = None
 
-    def build(self, network: Network, weights: Arrays, optimizer: Sgd, batch_size: int) -> None:
-        super().build(network, weights, optimizer, batch_size)
+    def build(self, spec: TrainSpec) -> None:
+        super().build(spec)
         self.momenta = {name: np.full_like(array, 3) for name, array in self.momenta.items()}
 
     def rank_state(self) -> Arrays:
@@ -74,7 +73,7 @@ def built(*, seed: int, statistic: float) -> Statistician:
     framework = Statistician.join(ALONE, seed=seed, deterministic=True)
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(network, dict(network.initial_weights(seed)), sgd, 8)
+    framework.build(TrainSpec(network, dict(network.initial_weights(seed)), sgd))
     framework.statistic = framework.dropout_seed = statistic
     return framework
 

@@ -23,7 +23,7 @@ from test_native import FIRST, SECOND, built, newest, same
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS
-from ckptbench.frameworks.contract import Sgd, Tensor
+from ckptbench.frameworks.contract import Sgd, Tensor, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
@@ -459,7 +459,7 @@ def test_a_copy_from_a_device_comes_between_two_updates_in_its_queues(
     framework.device_queues, framework.may_wait = Device(eager), threading.Event()
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(network, dict(network.initial_weights(1)), sgd, 16)
+    framework.build(TrainSpec(network, dict(network.initial_weights(1)), sgd))
     saving = strategy(engine, tmp_path / "store", framework)
     framework.update(1)
     if engine == "async":

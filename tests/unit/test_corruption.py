@@ -21,7 +21,7 @@ from strategies import timed
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, version_name
-from ckptbench.frameworks.contract import Arrays, Format, Sgd
+from ckptbench.frameworks.contract import Arrays, Format, Sgd, TrainSpec
 from ckptbench.runs.position import Position
 from ckptbench.training.digest import digests
 
@@ -68,7 +68,7 @@ class Formatted(NumpyFramework):
         framework = cls.join(ALONE, seed=seed, deterministic=True)
         network = linear((4, 4, 1), 3)
         sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-        framework.build(network, dict(network.initial_weights(seed)), sgd, 8)
+        framework.build(TrainSpec(network, dict(network.initial_weights(seed)), sgd))
         return framework
 
     def all_state(self) -> Arrays:

@@ -22,7 +22,7 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.common.shared_memory import PYTHON, named_segments
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.failures.recovery.horovod_elastic import NUMBERED, HorovodElastic, HorovodElasticRank
-from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.contract import Sgd, TrainSpec
 from ckptbench.frameworks.horovod.ranks import OverHorovod, is_of_horovod
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import RECOVERIES
@@ -275,7 +275,7 @@ def framework() -> PlayedFramework:
     framework = PlayedFramework()
     framework.horovod = PlayedHorovod()
     network = linear((2, 2, 1), 3)
-    framework.build(network, dict(network.initial_weights(1)), SGD, 4)
+    framework.build(TrainSpec(network, dict(network.initial_weights(1)), SGD))
     fill(framework, 0)
     return framework
 

@@ -20,7 +20,7 @@ from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, open_version
 from ckptbench.common.errors import CheckpointError, LaunchError
-from ckptbench.frameworks.contract import Arrays, Sgd, put_arrays
+from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec, put_arrays
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED
 from ckptbench.runs.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
@@ -36,7 +36,7 @@ def built(kind: type[NumpyFramework] = NumpyFramework, *, seed: int = 1) -> Nump
     framework = kind.join(ALONE, seed=seed, deterministic=True)
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(network, dict(network.initial_weights(seed)), sgd, 8)
+    framework.build(TrainSpec(network, dict(network.initial_weights(seed)), sgd))
     return framework
 
 

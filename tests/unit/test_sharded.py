@@ -15,7 +15,7 @@ from ckptbench.checkpoints.pieces import Layout, Piece, pieces_in, write_pieces
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor
+from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
@@ -61,7 +61,7 @@ def built(rank: int, *, classes: int = 3) -> Normed:
     framework = Normed.join(world(rank, 3), seed=1, deterministic=True)
     network = linear((4, 4, 1), classes)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(network, dict(network.initial_weights(1)), sgd, 8)
+    framework.build(TrainSpec(network, dict(network.initial_weights(1)), sgd))
     random = np.random.default_rng(7)
     for momentum in framework.momenta.values():
         momentum[...] = random.standard_normal(momentum.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy_framework import ALONE, NumpyFramework, linear
 
-from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec
 from ckptbench.matrix.networks.layers import BatchNorm, Network
 from ckptbench.matrix.networks.tensor_groups import group_of
 from ckptbench.training.state import state_of
@@ -35,7 +35,7 @@ def test_every_tensor_counts_once() -> None:
     network = Network((*linear((2, 2, 1), 3).layers, BatchNorm("norm", CHANNELS)))
     framework = WithStatistics.join(ALONE, seed=1, deterministic=True)
     weights = dict(network.initial_weights(1))
-    framework.build(network, weights, Sgd(learning_rate=1, momentum=0, weight_decay=0), 1)
+    framework.build(TrainSpec(network, weights, Sgd(learning_rate=1, momentum=0, weight_decay=0)))
     state = state_of(network, framework)
     assert state.parameters == network.parameter_count == 3 * 4 + 3 + 2 * CHANNELS
     assert state.model == 4 * network.parameter_count

@@ -17,7 +17,7 @@ from strategies import timed
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError, LaunchError
-from ckptbench.frameworks.contract import Sgd
+from ckptbench.frameworks.contract import Sgd, TrainSpec
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NATIVE, STRATEGIES, StrategyEntry
@@ -89,7 +89,7 @@ def built(seed: int = 1) -> NumpyFramework:
     framework = NumpyFramework.join(ALONE, seed=seed, deterministic=True)
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(network, dict(network.initial_weights(seed)), sgd, 8)
+    framework.build(TrainSpec(network, dict(network.initial_weights(seed)), sgd))
     return framework
 
 

@@ -20,7 +20,7 @@ from ckptbench.common.clock import boot_id, clock
 from ckptbench.common.errors import CheckpointError, CkptbenchError, LaunchError
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
-from ckptbench.frameworks.contract import Arrays, Sgd
+from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec
 from ckptbench.matrix.registry import RECOVERIES, load
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
@@ -259,7 +259,7 @@ def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
     framework = NumpyFramework.join(ALONE, seed=1, deterministic=False)
     network = linear((4, 4, 1), 3)
     sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(network, dict(network.initial_weights(1)), sgd, 16)
+    framework.build(TrainSpec(network, dict(network.initial_weights(1)), sgd))
     store = CheckpointStore(plan.checkpoint_folder, keep=2)
     strategy = timed(store, framework, dataclasses.replace(ALONE, world_size=2))
     with pytest.raises(

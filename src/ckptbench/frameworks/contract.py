@@ -56,6 +56,24 @@ class AdamW:
 
 
 Optimizer = Sgd | AdamW
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSpec:
+    """What `Framework.build` makes ready for steps."""
+
+    network: Network
+    weights: Arrays
+    """The initial ones, by the names and in the layouts of `network.parameters()`."""
+    optimizer: Optimizer
+    precision: Precision = "fp32"
+    """With `bf16` products are computed in bfloat16, as the framework's automatic mixed precision does. All parameters and
+    slots are float32 either way."""
+    accumulation: int = 1
+    """A step computes the gradients of so many parts of its batch one after another and adds them up, each by its share of
+    the samples. Ranks average the sum."""
+
+
 SECOND_MOMENT = ".second_moment"
 """Behind the name of a parameter: that of its second moment. The first moment has the name that a momentum has."""
 
@@ -260,24 +278,12 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def build(
-        self,
-        network: Network,
-        weights: Arrays,
-        optimizer: Optimizer,
-        batch_size: int,
-        *,
-        precision: Precision = "fp32",
-        accumulation: int = 1,
-    ) -> None:
-        """Make network and optimizer, with these initial weights, ready for steps of `batch_size` samples.
+    def build(self, spec: TrainSpec) -> None:
+        """Make network and optimizer.
 
-        It is called only with what the framework's registry entry `offers`. All parameters and slots are float32. With
-        `bf16` products are computed in bfloat16, as the framework's automatic mixed precision does. A step computes the
-        gradients of `accumulation` parts of its batch one after another and adds them up, each by its share of the samples;
-        ranks average the sum. Running means begin at 0, running variances at 1. All optimizer slots exist
-        afterwards, so that a checkpoint can be loaded before the first step. Each framework decides whether its running
-        variances follow the biased or the unbiased variance of a batch; its class says which.
+        It is called only with what the framework's registry entry `offers`. Running means begin at 0, running variances
+        at 1. All optimizer slots exist afterwards, so that a checkpoint can be loaded before the first step. Each framework
+        decides whether its running variances follow the biased or the unbiased variance of a batch; its class says which.
         """
 
     @abstractmethod

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.data.dataset import Inputs
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Optimizer, Sgd, Tensor
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.matrix.networks.layers import Network
-from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 
@@ -28,20 +26,11 @@ class NumpyFramework(Framework):
         seed_all(seed + world.rank)
         return cls()
 
-    def build(
-        self,
-        network: Network,
-        weights: Arrays,
-        optimizer: Optimizer,
-        batch_size: int,
-        *,
-        precision: Precision = "fp32",
-        accumulation: int = 1,
-    ) -> None:
-        assert isinstance(optimizer, Sgd)  # all that its registry entry offers
-        self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
+    def build(self, spec: TrainSpec) -> None:
+        assert isinstance(spec.optimizer, Sgd)  # all that its registry entry offers
+        self.weights = {name: array.astype(np.float32) for name, array in spec.weights.items()}
         self.momenta = {name: np.zeros_like(array) for name, array in self.weights.items()}
-        self._sgd = optimizer
+        self._sgd = spec.optimizer
 
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
         flat = _flat(inputs)

@@ -15,7 +15,7 @@ from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
-from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd
+from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd, TrainSpec
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import RECOVERIES
@@ -145,12 +145,13 @@ class Trainer:
         )
         cell = self._plan.cell
         self._framework.build(
-            network,
-            dict(network.initial_weights(self._plan.seed)),
-            _optimizer(cell, self._plan.training),
-            cell.batch_size,
-            precision=cell.precision,
-            accumulation=self._plan.training.accumulation,
+            TrainSpec(
+                network,
+                dict(network.initial_weights(self._plan.seed)),
+                _optimizer(cell, self._plan.training),
+                cell.precision,
+                self._plan.training.accumulation,
+            )
         )
         self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))

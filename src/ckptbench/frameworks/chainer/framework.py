@@ -29,13 +29,13 @@ from ckptbench.frameworks.contract import (
     Optimizer,
     Sgd,
     Tensor,
+    TrainSpec,
     left_out,
     parts_of,
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks.layers import Network, is_decayed
-from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 LEFT_BEHIND_SECONDS = 600.0
@@ -131,19 +131,10 @@ class Chainer(Framework):
             remove_unused(named_segments(MPICH, older_than_s=LEFT_BEHIND_SECONDS))
         return framework
 
-    def build(
-        self,
-        network: Network,
-        weights: Arrays,
-        optimizer: Optimizer,
-        batch_size: int,
-        *,
-        precision: Precision = "fp32",
-        accumulation: int = 1,
-    ) -> None:
-        self._network = network
-        self._accumulation = accumulation
-        self._model = Model(network, weights)
+    def build(self, spec: TrainSpec) -> None:
+        self._network, optimizer = spec.network, spec.optimizer
+        self._accumulation = spec.accumulation
+        self._model = Model(spec.network, spec.weights)
         self._model.to_device(self._device)
         self._slots = SLOTS[type(optimizer)]
         self._optimizer = (

@@ -37,6 +37,7 @@ from ckptbench.frameworks.contract import (
     Optimizer,
     Sgd,
     Tensor,
+    TrainSpec,
     left_out,
     put_arrays,
 )
@@ -82,22 +83,13 @@ class Jax(Framework):
         ignore_stop_signals()
         return framework
 
-    def build(
-        self,
-        network: arch.Network,
-        weights: Arrays,
-        optimizer: Optimizer,
-        batch_size: int,
-        *,
-        precision: Precision = "fp32",
-        accumulation: int = 1,
-    ) -> None:
-        self._network, self._precision = network, precision
-        self._tables = tables_of(network)
-        self._transform = _transform(optimizer)
+    def build(self, spec: TrainSpec) -> None:
+        self._network, self._precision = spec.network, spec.precision
+        self._tables = tables_of(spec.network)
+        self._transform = _transform(spec.optimizer)
         parameters = {
-            name: weights[name] if name in self._tables else own_layout(weights[name])
-            for name in network.parameters()
+            name: spec.weights[name] if name in self._tables else own_layout(spec.weights[name])
+            for name in spec.network.parameters()
         }
         tree = self._transform.init(parameters)
         slots = _flat(tree)
@@ -108,7 +100,7 @@ class Jax(Framework):
         self._names = list(self._arrays)
         self._statistics = {
             name: self._row(np.full(shape, name.endswith(".variance"), np.float32))
-            for name, shape in network.buffers().items()
+            for name, shape in spec.network.buffers().items()
         }
 
     def _on_all(self, array: NDArray[np.generic]) -> jax.Array:

@@ -30,6 +30,7 @@ from ckptbench.frameworks.contract import (
     Optimizer,
     Sgd,
     Tensor,
+    TrainSpec,
     left_out,
     parts_of,
 )
@@ -46,7 +47,6 @@ from ckptbench.frameworks.pytorch.tensors import (
 )
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
-from ckptbench.matrix.registry import Precision
 from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
@@ -100,29 +100,20 @@ class PyTorch(Framework):
                 timeout=datetime.timedelta(minutes=10),
             )
 
-    def build(
-        self,
-        network: arch.Network,
-        weights: Arrays,
-        optimizer: Optimizer,
-        batch_size: int,
-        *,
-        precision: Precision = "fp32",
-        accumulation: int = 1,
-    ) -> None:
-        self._auxiliary_weights = network.auxiliary_weights
-        self._accumulation = accumulation
+    def build(self, spec: TrainSpec) -> None:
+        self._auxiliary_weights = spec.network.auxiliary_weights
+        self._accumulation = spec.accumulation
         self._tensors.clear()
-        self.module = module_of(network).to(self._device)
+        self.module = module_of(spec.network).to(self._device)
         self._autocast = functools.partial(
-            torch.autocast, self._device.type, torch.bfloat16, enabled=precision == "bf16"
+            torch.autocast, self._device.type, torch.bfloat16, enabled=spec.precision == "bf16"
         )
         with torch.no_grad():
             for name, parameter in self._parameters():
-                parameter.copy_(torch.from_numpy(weights[name]))
+                parameter.copy_(torch.from_numpy(spec.weights[name]))
         self._forward = self._wrapped()
-        self.optimizer = self._optimizer(optimizer)
-        self._slots = SLOTS[type(optimizer)]
+        self.optimizer = self._optimizer(spec.optimizer)
+        self._slots = SLOTS[type(spec.optimizer)]
         # Zeros give the same first update as no slots, and a load needs the slots to exist.
         for parameter in self.module.parameters():
             self.optimizer.state[parameter] = {

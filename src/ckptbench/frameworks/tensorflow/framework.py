@@ -31,6 +31,7 @@ from ckptbench.frameworks.contract import (
     Optimizer,
     Sgd,
     Tensor,
+    TrainSpec,
     left_out,
     parts_of,
 )
@@ -84,22 +85,14 @@ class TensorFlow(Framework):
         self._sum = _traced(lambda: strategy.run(_sum_over_ranks))
         self.barrier()
 
-    def build(
-        self,
-        network: arch.Network,
-        weights: Arrays,
-        optimizer: Optimizer,
-        batch_size: int,
-        *,
-        precision: Precision = "fp32",
-        accumulation: int = 1,
-    ) -> None:
+    def build(self, spec: TrainSpec) -> None:
         """See `Framework.build`. The step is traced when it first runs, because the size of images is unknown before."""
+        network, optimizer = spec.network, spec.optimizer
         with self._strategy.scope():
-            self.model = _in_precision(precision, network)
+            self.model = _in_precision(spec.precision, network)
             self._parameters = variables_of(self.model, network.parameters())
             self._auxiliary_weights = network.auxiliary_weights
-            self._accumulation = accumulation
+            self._accumulation = spec.accumulation
             self.optimizer = self._optimizer(optimizer)
             self.optimizer.build(self.model.trainable_variables)
             # Compiled, so that Keras' own formats store the optimizer too.
@@ -107,7 +100,7 @@ class TensorFlow(Framework):
         self._tables = tables_of(network)
         self._buffers = variables_of(self.model, network.buffers())
         for name, variable in self._parameters.items():
-            variable.assign(keras_layout(weights[name], is_table=name in self._tables))
+            variable.assign(keras_layout(spec.weights[name], is_table=name in self._tables))
         self._seed_dropouts()
         self.checkpoint = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer)
         self._train = self._traced_step(
