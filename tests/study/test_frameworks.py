@@ -29,7 +29,7 @@ from warm.environments import warm_environments
 from ckptbench.matrix.networks.layers import BATCH_NORM_DECAY
 from ckptbench.matrix.networks.models import ARCHITECTURES, READ_TOKENS
 from ckptbench.matrix.networks.tensor_groups import group_of
-from ckptbench.matrix.registry import ACCUMULATION, FRAMEWORKS, OMISSIONS
+from ckptbench.matrix.registry import FRAMEWORKS, OMISSIONS
 from ckptbench.training.ablation import REPLACED
 
 REFERENCE = next(iter(FRAMEWORKS))
@@ -50,9 +50,6 @@ PUBLISHED = {
 LARGE = ("gpt2", "gpt2_medium")
 """`gpt_baby` has all of their layers, and others' parameters are counted without a framework."""
 OF_TOKENS = [name for name, entry in FRAMEWORKS.items() if "tokens" in entry.offers]
-
-
-ACCUMULATING = [name for name in OF_TOKENS if ACCUMULATION in FRAMEWORKS[name].offers]
 
 
 def networks_of(framework: str) -> list[str]:
@@ -171,10 +168,10 @@ WITH_ADAMW = {
     "gpt": ["train", {**FIRST, "steps": 6}],
     "llama": ["train", {**FIRST, "model": "llama_tiny", "steps": 6}],
     "tokens": ["train", TOGETHER],
+    "accumulated": ["train", {**TOGETHER, "accumulation": 3}],
     "moments": ["moments", {"model": "gpt_tiny", "adamw": True}],
 }
-"""Parts of ALONE of the frameworks that have AdamW and the layers of networks of tokens."""
-IN_PARTS = {"accumulated": ["train", {**TOGETHER, "accumulation": 3}]}
+"""Parts of ALONE of the frameworks that have AdamW, the layers of networks of tokens and gradient accumulation."""
 IN_BF16 = {"bf16": ["train", {**FIRST, "steps": 6, "precision": "bf16"}]}
 
 
@@ -184,7 +181,6 @@ def parts_of(framework: str) -> dict[str, list[Any]]:
         **ALONE,
         **(WITH_ADAMW if framework in OF_TOKENS else {}),
         **(IN_BF16 if "bf16" in FRAMEWORKS[framework].offers else {}),
-        **(IN_PARTS if framework in ACCUMULATING else {}),
     }
 
 
@@ -219,8 +215,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, in
             "head": ["head", {}],
         }
         if framework in OF_TOKENS:
-            accumulation = 2 if framework in ACCUMULATING else 1
-            parts["tokens"] = ["train", {**TOGETHER, "accumulation": accumulation}]
+            parts["tokens"] = ["train", {**TOGETHER, "accumulation": 2}]
         if "first_update" in FRAMEWORKS[framework].omissions:
             parts["first_update"] = ["forget", {"part": "first_update"}]
         if CLEARING[0] == framework:
@@ -464,7 +459,7 @@ def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
     assert not np.allclose(first["losses"], second["losses"]), "both ranks saw the same samples"
 
 
-@pytest.mark.parametrize("framework", ACCUMULATING)
+@pytest.mark.parametrize("framework", OF_TOKENS)
 def test_parts_of_a_batch_add_up_to_the_same_step_of_adamw(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config
 from ckptbench.frameworks.contract import parts_of
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.runs.identity import training_fields
 
 
@@ -25,24 +28,21 @@ def test_parts_follow_one_another_and_hold_every_sample_once(
     assert [sample for part in parts for sample in range(samples)[part]] == list(range(samples))
 
 
-@pytest.mark.parametrize(
-    ("matrix", "words"),
-    [
-        ({"batch_size": 8}, "training.accumulation is 3, and batch_size 8 is no multiple of it"),
-        (
-            {"framework": "jax"},
-            "jax does not have training.accumulation: use it with chainer, pytorch, ",
-        ),
-    ],
-)
 def test_it_needs_a_framework_and_a_batch_that_can_be_split(
-    matrix: dict[str, Any], words: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    common = {"framework": "pytorch", "model": "small_cnn", "batch_size": 6, "ranks": 1}
-    training = {"accumulation": 3}
-    assert expand(load_config({"matrix": common, "training": training}))
+    def expanded(batch_size: int) -> list[Cell]:
+        common = {"framework": "jax", "model": "small_cnn", "batch_size": batch_size, "ranks": 1}
+        return expand(load_config({"matrix": common, "training": {"accumulation": 3}}))
+
+    assert expanded(batch_size=6)
+    words = "training.accumulation is 3, and batch_size 8 is no multiple of it"
     with pytest.raises(ConfigError, match=words):
-        expand(load_config({"matrix": {**common, **matrix}, "training": training}))
+        expanded(batch_size=8)
+    monkeypatch.setitem(FRAMEWORKS, "jax", replace(FRAMEWORKS["jax"], offers=()))
+    words = "jax does not have training.accumulation: use it with chainer, pytorch, tensorflow, h"
+    with pytest.raises(ConfigError, match=words):
+        expanded(batch_size=6)
 
 
 def test_a_training_of_before_there_was_a_choice_is_the_same() -> None:

@@ -39,6 +39,7 @@ from ckptbench.frameworks.contract import (
     Tensor,
     TrainSpec,
     left_out,
+    parts_of,
     put_arrays,
 )
 from ckptbench.frameworks.determinism import settle_libraries
@@ -85,6 +86,7 @@ class Jax(Framework):
 
     def build(self, spec: TrainSpec) -> None:
         self._network, self._precision = spec.network, spec.precision
+        self._accumulation = spec.accumulation
         self._tables = tables_of(spec.network)
         self._transform = _transform(spec.optimizer)
         parameters = {
@@ -118,16 +120,25 @@ class Jax(Framework):
         return jax.make_array_from_process_local_data(sharding, array)
 
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
-        gradients, self._statistics, self._key, loss = _gradients(
-            {name: self._arrays[f"model/{name}"] for name in self._parameters},
-            self._statistics,
-            self._key,
-            self._part_of_rows(_in_32_bits(inputs)),
-            self._part_of_rows(_in_32_bits(labels)),
-            network=self._network,
-            precision=self._precision,
-            mesh=self._mesh,
-        )
+        weights = {name: self._arrays[f"model/{name}"] for name in self._parameters}
+        parts = parts_of(len(labels), self._accumulation)
+        gradients: Named = {}
+        losses = []
+        # A loop inside the compiled function would be unrolled, with the memory of all parts.
+        for part in parts:
+            gradients, self._statistics, self._key, loss = _gradients(
+                weights,
+                self._statistics,
+                self._key,
+                tuple(self._part_of_rows(_in_32_bits(each[part])) for each in (inputs, labels)),
+                gradients,
+                network=self._network,
+                precision=self._precision,
+                mesh=self._mesh,
+                share=(part.stop - part.start) / len(labels),
+                is_last=part is parts[-1],
+            )
+            losses.append(loss)
         if self.average is not None:
             gradients = self._averaged(gradients)
         if self.before_update is not None:
@@ -137,7 +148,7 @@ class Jax(Framework):
             self._arrays, gradients, slots=self._slots, transform=self._transform
         )
         jax.block_until_ready(self._arrays)
-        return float(_own(loss)[0])
+        return float(sum(_own(loss)[0] for loss in losses))
 
     def _averaged(self, gradients: Named) -> Named:
         """The gradients after `average`, which changes copies: an array's own memory must not change."""
@@ -298,23 +309,34 @@ def _slot_name(path: tuple[Any, ...]) -> str:
     return f"optimizer/{last.key}{SECOND_MOMENT if kind.name == 'nu' else ''}"
 
 
-@functools.partial(jax.jit, static_argnames=("network", "precision", "mesh"))
+@functools.partial(jax.jit, static_argnames=("network", "precision", "mesh", "share", "is_last"))
 def _gradients(
     weights: Named,
     statistics: Named,
     keys: jax.Array,
-    inputs: jax.Array,
-    labels: jax.Array,
+    part: tuple[jax.Array, ...],
+    before: Named,
     *,
     network: arch.Network,
     precision: Precision,
     mesh: Mesh,
+    share: float,
+    is_last: bool,
 ) -> tuple[Named, Named, jax.Array, jax.Array]:
-    """Gradients averaged over the ranks; each rank's new statistics, its next key and its loss."""
+    """Gradients of a part of the batch, added to those of the parts `before` it; each rank's new statistics, its next key
+    and its share of the loss. `part` is inputs and labels, `share` its share of the batch's samples.
+
+    Each rank has a row of gradients of its own. Those of the last part are averaged over the ranks.
+    """
 
     def of_rank(
-        weights: Named, statistics: Named, keys: jax.Array, inputs: jax.Array, labels: jax.Array
+        weights: Named,
+        statistics: Named,
+        keys: jax.Array,
+        part: tuple[jax.Array, ...],
+        before: Named,
     ) -> tuple[Named, Named, jax.Array, jax.Array]:
+        inputs, labels = part
         after, now = jax.random.split(jax.random.wrap_key_data(keys[0]))
 
         def losses(weights: Named) -> tuple[jax.Array, tuple[jax.Array, Named]]:
@@ -326,22 +348,28 @@ def _gradients(
             )
             weighted = zip(network.auxiliary_weights, of_heads, strict=True)
             minimized = loss + sum(weight * of_head for weight, of_head in weighted)
-            return minimized, (loss, forward.changed)
+            return share * minimized, (share * loss, forward.changed)
 
         gradients, (loss, changed) = jax.grad(losses, has_aux=True)(weights)
-        rows = {name: each[jnp.newaxis] for name, each in changed.items()}
+        if before:
+            gradients = {name: before[name][0] + each for name, each in gradients.items()}
+        gradients = jax.lax.pmean(gradients, RANKS) if is_last else _rows(gradients)
         key = jax.random.key_data(after)[jnp.newaxis]
-        return jax.lax.pmean(gradients, RANKS), rows, key, loss[jnp.newaxis]
+        return gradients, _rows(changed), key, loss[jnp.newaxis]
 
     # Unchecked, as the check has `grad` itself add up the gradients of all ranks.
     on_ranks = jax.shard_map(
         of_rank,
         mesh=mesh,
         in_specs=(ON_ALL, *[A_ROW_EACH] * 4),
-        out_specs=(ON_ALL, *[A_ROW_EACH] * 3),
+        out_specs=(ON_ALL if is_last else A_ROW_EACH, *[A_ROW_EACH] * 3),
         check_vma=False,
     )
-    return on_ranks(weights, statistics, keys, inputs, labels)
+    return on_ranks(weights, statistics, keys, part, before)
+
+
+def _rows(named: Named) -> Named:
+    return {name: each[jnp.newaxis] for name, each in named.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("slots", "transform"), donate_argnames="arrays")
