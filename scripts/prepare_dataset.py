@@ -19,7 +19,7 @@ log = logging.getLogger("ckptbench")
 
 def main(options: argparse.Namespace) -> None:
     dataset = prepare(options.name, options.folder, options.settings)
-    shape = "x".join(map(str, dataset.image_shape))
+    shape = "x".join(map(str, dataset.sample_shape))
     counts = f"{len(dataset.train_labels)} training and {len(dataset.test_labels)} test samples"
     log.info("%s: %s of %s, %d classes", options.folder, counts, shape, dataset.classes)
 

@@ -33,7 +33,7 @@ def test_digits_are_prepared_the_same_every_time(tmp_path: Path) -> None:
     assert (tmp_path / "again" / "dataset.json").read_bytes() == description
 
     dataset = Dataset.open(tmp_path / "first")
-    assert (dataset.image_shape, dataset.classes) == ((32, 32, 3), 10)
+    assert (dataset.sample_shape, dataset.classes) == ((32, 32, 3), 10)
     assert (len(dataset.train_labels), len(dataset.test_labels)) == (1437, 360)
     assert set(dataset.train_labels) == set(dataset.test_labels) == set(range(10))
     assert dataset.train_images.max() == 255

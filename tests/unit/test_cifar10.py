@@ -41,7 +41,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_official_layout_is_read(tmp_path: Path, archive: Path) -> None:
     dataset = prepare("cifar10", tmp_path / "cifar10", {"archive": str(archive)})
-    assert (dataset.image_shape, dataset.classes) == ((32, 32, 3), 10)
+    assert (dataset.sample_shape, dataset.classes) == ((32, 32, 3), 10)
     assert (len(dataset.train_labels), len(dataset.test_labels)) == (5 * SAMPLES, SAMPLES)
     assert dataset.train_labels[SAMPLES : 2 * SAMPLES].tolist() == make_batch(1)[b"labels"]
     assert dataset.test_labels.tolist() == make_batch(5)[b"labels"]

@@ -331,7 +331,7 @@ def test_the_study_of_deepfreeze_gives_each_model_its_own_data_and_batches() -> 
         ("resnet50", "digits", 16), ("nt3", "synthetic", 1),
     }  # fmt: skip
     made = config.datasets.synthetic
-    assert (made.image_shape, made.classes) == (config.datasets.nt3.image_shape, 2)
+    assert (made.sample_shape, made.classes) == (config.datasets.nt3.sample_shape, 2)
     assert {"train": made.train_samples, "test": made.test_samples} == nt3.SAMPLES
     written = {(cell.ranks, cell.strategy.name, str(cell.interval)) for cell in found}
     strategies = [strategy.name for strategy in config.matrix.strategy]

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_opened_dataset_knows_its_shape(folder: Path) -> None:
     dataset = Dataset.open(folder)
-    assert (dataset.name, dataset.image_shape, dataset.classes) == ("synthetic", (6, 5, 2), 4)
+    assert (dataset.name, dataset.sample_shape, dataset.classes) == ("synthetic", (6, 5, 2), 4)
     assert dataset.train_images.shape == (40, 6, 5, 2)
     assert dataset.test_labels.shape == (12,)
 

@@ -75,7 +75,7 @@ def test_what_dies_half_way_leaves_the_former_dataset_whole(
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     content = Content(
         source="a test",
-        image_shape=(2, 2, 1),
+        sample_shape=(2, 2, 1),
         classes=2,
         samples={"train": 2, "test": 1},
         blocks={"train": blocks(), "test": []},

@@ -41,7 +41,7 @@ def lines_of(split: str) -> list[str]:
 
 def test_columns_are_scaled_by_their_largest_magnitude_in_both_files(tmp_path: Path) -> None:
     dataset = prepare("nt3", tmp_path / "nt3", write(tmp_path / "files"))
-    assert (dataset.image_shape, dataset.classes) == ((VALUES, 1, 1), 2)
+    assert (dataset.sample_shape, dataset.classes) == ((VALUES, 1, 1), 2)
     both = np.concatenate([table("train"), table("test")])[:, 1:].astype(np.float32)
     largest = np.abs(both).max(axis=0)
     largest[2:4] = 1

@@ -69,7 +69,7 @@ def test_nt3_needs_the_memory_that_was_measured_and_chainer_that_of_its_windows(
     """Peaks of three steps with batches of 4: 3.1 GB in PyTorch, 3.8 GB in TensorFlow, 6.0 GB in Chainer."""
     plan = make_plan("never")
     cell = dataclasses.replace(plan.cell, framework=framework, model="nt3", batch_size=4)
-    images = dataclasses.replace(Dataset.open(dataset), image_shape=(60_483, 1, 1), classes=2)
+    images = dataclasses.replace(Dataset.open(dataset), sample_shape=(60_483, 1, 1), classes=2)
     plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
     assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
 
@@ -81,7 +81,7 @@ def test_branches_and_auxiliary_heads_count(
     """Peaks of three steps with batches of 8: 0.9 GB in PyTorch, 1.3 GB in TensorFlow, 0.9 GB in Chainer."""
     plan = make_plan("never")
     cell = dataclasses.replace(plan.cell, framework=framework, model="googlenet_aux", batch_size=8)
-    images = dataclasses.replace(Dataset.open(dataset), image_shape=(224, 224, 3), classes=1000)
+    images = dataclasses.replace(Dataset.open(dataset), sample_shape=(224, 224, 3), classes=1000)
     plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
     assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
 

@@ -23,7 +23,7 @@ def written(folder: Path, content: bytes, name: str = "text.txt") -> str:
 def test_a_label_is_the_byte_that_follows(tmp_path: Path) -> None:
     path = written(tmp_path, bytes(range(100)))
     dataset = prepare("text", tmp_path / "made", {"path": path, "length": 8})
-    assert (dataset.image_shape, dataset.classes) == ((8,), 256)
+    assert (dataset.sample_shape, dataset.classes) == ((8,), 256)
     tokens, labels = dataset.batch("train", range(11))
     assert tokens.dtype == labels.dtype == np.int64
     np.testing.assert_array_equal(tokens.ravel(), np.arange(88))

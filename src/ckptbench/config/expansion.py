@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.feasible import (
     check_accumulation,
-    check_image,
+    check_dataset,
     check_length,
     check_omission,
     check_victims,
@@ -200,7 +200,7 @@ def _cell(config: StudyConfig, fields: dict[str, object]) -> Cell:
         "accelerator": config.accelerator,
     }
     cell = Cell(**plain)  # type: ignore[arg-type]
-    check_image(cell, config)
+    check_dataset(cell, config)
     check_omission(cell, config)
     check_accumulation(cell, config)
     check_victims(cell, config)

@@ -33,10 +33,10 @@ def _network(model: str, input: Shape) -> Network:
     return network_of(model, input, 2)
 
 
-def check_image(cell: Cell, config: StudyConfig) -> None:
+def check_dataset(cell: Cell, config: StudyConfig) -> None:
     """Raises ConfigError where the model does not take the images or tokens of the dataset."""
     try:
-        _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
+        _network(cell.model, dataset_of(cell, config).sample_shape or ANY_IMAGE)
     except DataError as error:
         raise ConfigError(f"the dataset {cell.dataset} does not fit: {error}") from error
 
@@ -84,7 +84,7 @@ def check_omission(cell: Cell, config: StudyConfig) -> None:
     layer = LAYERS.get(cell.omit)
     if layer is None:
         return
-    network = _network(cell.model, dataset_of(cell, config).image_shape or ANY_IMAGE)
+    network = _network(cell.model, dataset_of(cell, config).sample_shape or ANY_IMAGE)
     if not any(isinstance(each, layer) for each in network.flat()):
         raise ConfigError(
             f"{cell.model} has no {layer.__name__} layer: a restart without {cell.omit} shows nothing"

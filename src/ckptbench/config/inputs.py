@@ -9,11 +9,11 @@ from ckptbench.runs.plan import Sizes
 
 def sizes_of(model: str, dataset: Dataset) -> Sizes:
     """The sizes of the dataset, and of the model for it."""
-    network = network_of(model, dataset.image_shape, dataset.classes)
+    network = network_of(model, dataset.sample_shape, dataset.classes)
     return Sizes(
         samples=len(dataset.train_labels),
         parameters=network.parameter_count,
         buffers=network.buffer_count,
-        activations=network.activation_count(dataset.image_shape),
-        unfolded=network.unfolded_count(dataset.image_shape),
+        activations=network.activation_count(dataset.sample_shape),
+        unfolded=network.unfolded_count(dataset.sample_shape),
     )

@@ -27,7 +27,8 @@ SCHEMA_VERSION = 1
 REMEDY = f"remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
 
 DESCRIBED = ("name", "image_shape", "classes", "files")
-"""What identifies a dataset in its description."""
+"""What identifies a dataset in its description. The shape of tokens has that name too: another one would change the checksums
+of all datasets, and so the identity of every run."""
 
 TOKEN = np.uint16
 """The type in which tokens are stored, as in nanoGPT's `.bin` files."""
@@ -43,7 +44,7 @@ class Dataset:
     """A prepared dataset; its arrays stay on disk until samples are read."""
 
     name: str
-    image_shape: tuple[int, ...]
+    sample_shape: tuple[int, ...]
     """(height, width, channels); of tokens (length,)."""
     classes: int
     """Kinds of labels; of tokens the vocabulary."""
@@ -62,7 +63,7 @@ class Dataset:
         files = {name: each["bytes"] for name, each in description["files"].items()}
         return cls(
             name=description["name"],
-            image_shape=tuple(description["image_shape"]),
+            sample_shape=tuple(description["image_shape"]),
             classes=description["classes"],
             **{name.removesuffix(".npy"): _array(folder / name, files[name]) for name in files},
         )
@@ -88,7 +89,7 @@ class Dataset:
 
 
 def dataset_sha256(folder: Path) -> str:
-    """The checksum of a prepared dataset, from its description: name, shape of an image, classes, and every file.
+    """The checksum of a prepared dataset, from its description: name, shape of a sample, classes, and every file.
 
     The description has the SHA-256 of each file, so the files are not read. Raises DataError if there is no valid
     description.

@@ -141,7 +141,7 @@ class Trainer:
     def build(self) -> None:
         started_ns = clock()
         network = network_of(
-            self._plan.cell.model, self._dataset.image_shape, self._dataset.classes
+            self._plan.cell.model, self._dataset.sample_shape, self._dataset.classes
         )
         cell = self._plan.cell
         self._framework.build(

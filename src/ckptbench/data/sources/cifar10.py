@@ -36,7 +36,7 @@ class Cifar10(Source):
 
     name = "cifar10"
     train_samples = 50_000
-    image_shape = (32, 32, 3)
+    sample_shape = (32, 32, 3)
     archive: str | None = field(
         default=None,
         metadata={
@@ -65,7 +65,7 @@ class Cifar10(Source):
         train, test = [batches[name] for name in TRAIN_BATCHES], [batches[TEST_BATCH]]
         return Content(
             source=URL,
-            image_shape=self.image_shape,
+            sample_shape=self.sample_shape,
             classes=10,
             samples={"train": sum(len(labels) for _, labels in train), "test": len(test[0][1])},
             blocks={"train": train, "test": test},

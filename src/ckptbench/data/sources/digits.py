@@ -29,7 +29,7 @@ class Digits(Source):
 
     name = "digits"
     train_samples = TRAIN_SAMPLES
-    image_shape = (32, 32, CHANNELS)
+    sample_shape = (32, 32, CHANNELS)
 
     def content(self, folder: Path) -> Content:
         """Raises DataError if scikit-learn is not installed."""
@@ -47,7 +47,7 @@ class Digits(Source):
         train, test = order[:TRAIN_SAMPLES], order[TRAIN_SAMPLES:]
         return Content(
             source=f"scikit-learn {sklearn.__version__}, sklearn.datasets.load_digits",
-            image_shape=self.image_shape,
+            sample_shape=self.sample_shape,
             classes=10,
             samples={"train": len(train), "test": len(test)},
             blocks={

@@ -54,7 +54,7 @@ class Nt3(Source):
         return SAMPLES["train"]
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
+    def sample_shape(self) -> tuple[int, int, int]:
         return VALUES, 1, 1
 
     def _files(self) -> dict[Split, Path]:
@@ -85,12 +85,12 @@ class Nt3(Source):
             np.divide(values, largest, out=values)
         return Content(
             source=URL,
-            image_shape=self.image_shape,
-            image_dtype=np.float32,
+            sample_shape=self.sample_shape,
+            sample_dtype=np.float32,
             classes=2,
             samples=SAMPLES,
             blocks={
-                split: [(read[split][1].reshape(-1, *self.image_shape), read[split][0])]
+                split: [(read[split][1].reshape(-1, *self.sample_shape), read[split][0])]
                 for split in SPLITS
             },
         )

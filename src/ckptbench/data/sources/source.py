@@ -24,9 +24,9 @@ class Content:
 
     source: str
     """Where the samples come from."""
-    image_shape: tuple[int, ...]
+    sample_shape: tuple[int, ...]
     """(height, width, channels); of tokens (length,)."""
-    image_dtype: type[np.uint8] | type[np.float32] | type[np.uint16] = np.uint8
+    sample_dtype: type[np.uint8] | type[np.float32] | type[np.uint16] = np.uint8
     """uint8 for pixels, which `Dataset.batch` scales; float32 for values that it hands on as they are; uint16 for tokens."""
     classes: int
     samples: Mapping[Split, int]
@@ -52,7 +52,7 @@ class Source(ABC):
         return None
 
     @property
-    def image_shape(self) -> tuple[int, ...] | None:
+    def sample_shape(self) -> tuple[int, ...] | None:
         """(height, width, channels); of tokens (length,). None if it is not known before the dataset is made."""
         return None
 

@@ -59,14 +59,14 @@ class Synthetic(Source):
             )
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
+    def sample_shape(self) -> tuple[int, int, int]:
         return self.height, self.width, self.channels
 
     def content(self, folder: Path) -> Content:
         samples: dict[Split, int] = {"train": self.train_samples, "test": self.test_samples}
         return Content(
             source="generated",
-            image_shape=self.image_shape,
+            sample_shape=self.sample_shape,
             classes=self.classes,
             samples=samples,
             blocks={split: self._blocks(split, samples[split]) for split in samples},
@@ -76,11 +76,11 @@ class Synthetic(Source):
         patterns = self._patterns()
         rows, columns = _cells(self.height), _cells(self.width)
         random = np.random.default_rng((_STREAMS[split], self.seed))
-        block_samples = max(1, BLOCK_BYTES // int(np.prod(self.image_shape)))
+        block_samples = max(1, BLOCK_BYTES // int(np.prod(self.sample_shape)))
         for first in range(0, samples, block_samples):
             count = min(block_samples, samples - first)
             labels = random.integers(self.classes, size=count)
-            noise = random.integers(LEVELS, size=(count, *self.image_shape), dtype=np.uint8)
+            noise = random.integers(LEVELS, size=(count, *self.sample_shape), dtype=np.uint8)
             yield patterns[labels][:, rows][:, :, columns] + noise, labels
 
     def _patterns(self) -> NDArray[np.uint8]:

@@ -47,7 +47,7 @@ class Text(Source):
     )
 
     @property
-    def image_shape(self) -> tuple[int]:
+    def sample_shape(self) -> tuple[int]:
         return (self.length,)
 
     def _file(self) -> Path | None:
@@ -85,8 +85,8 @@ class Text(Source):
             )
         return Content(
             source=source,
-            image_shape=self.image_shape,
-            image_dtype=TOKEN,
+            sample_shape=self.sample_shape,
+            sample_dtype=TOKEN,
             classes=vocabulary,
             samples=samples,
             blocks={split: self._blocks(parts[split], samples[split]) for split in SPLITS},

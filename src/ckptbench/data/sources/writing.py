@@ -39,7 +39,7 @@ def write_dataset(folder: Path, name: str, content: Content, made_from: Mapping[
             "schema_version": SCHEMA_VERSION,
             "name": name,
             "source": content.source,
-            "image_shape": content.image_shape,
+            "image_shape": content.sample_shape,
             "classes": content.classes,
             "files": files,
             "made_from": dict(made_from),
@@ -63,9 +63,9 @@ def _write_partials(folder: Path, content: Content) -> dict[str, dict[str, Any]]
             (folder / f"{split}_images.npy.partial").open("wb") as images_file,
             (folder / f"{split}_labels.npy.partial").open("wb") as labels_file,
         ):
-            shape = (samples, *content.image_shape)
-            images = _ArrayWriter(images_file, shape, content.image_dtype)
-            of_tokens = content.image_dtype is TOKEN
+            shape = (samples, *content.sample_shape)
+            images = _ArrayWriter(images_file, shape, content.sample_dtype)
+            of_tokens = content.sample_dtype is TOKEN
             labels = (
                 _ArrayWriter(labels_file, shape, TOKEN)
                 if of_tokens
