@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from labelled import with_specs
 
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.inputs import DECISION_COSTS
@@ -45,7 +46,7 @@ def costs() -> pd.DataFrame:
         for strategy, saved in STRATEGIES.items()
     ]  # fmt: skip
     return DECISION_COSTS.rows(
-        {**SHARED, "recovery": recovery, **_times({"step_s": _step_s(saved["ranks"]), "slower": _slower(saved, recovery), **saved, **recovered})}
+        with_specs({**SHARED, "recovery": recovery, **_times({"step_s": _step_s(saved["ranks"]), "slower": _slower(saved, recovery), **saved, **recovered})})
         for saved in (*plain, {**IN_LEVELS, "ranks": 4})
         for recovery, recovered in RECOVERIES.items()
     )  # fmt: skip

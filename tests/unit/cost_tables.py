@@ -10,7 +10,6 @@ import numpy as np
 from training_tables import Setup, run_name
 
 from ckptbench.analysis.tables.columns import SETUP
-from ckptbench.matrix.plugin_spec import name_of
 
 WRITE_S = {"npz_compressed": 6.5, "hdf5": 0.6, "npz": 0.46, "keras": 0.7}
 MODEL_BYTES = {
@@ -29,7 +28,7 @@ def _random(setup: Setup) -> np.random.Generator:
 
 
 def _strategy(setup: Setup) -> str:
-    return name_of(setup["strategy"])
+    return str(setup["strategy_name"])
 
 
 def _stall_s(setup: Setup) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 from figure_tables import Study
+from labelled import with_specs
 
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
@@ -45,9 +46,10 @@ def measured(**changes: object) -> pd.DataFrame:
     names = {"torch.save": "native", "asynchronous": "deepfreeze"}
     recoveries = {"restart": "restart", "shrink": "ulfm"}
     costs = given().assign(**{**MEASURED, **changes})
+    strategy, recovery = costs["strategy"].map(names), costs["recovery"].map(recoveries)
     return DECISION_COSTS.frame(
         costs.assign(
-            strategy=costs["strategy"].map(names), recovery=costs["recovery"].map(recoveries)
+            strategy=strategy, strategy_name=strategy, recovery=recovery, recovery_name=recovery
         )
     )
 
@@ -89,7 +91,7 @@ def decided(kind: str) -> dict[str, pd.DataFrame]:
 
 def checked(*, holds: int = 4, number: int = 4) -> pd.DataFrame:
     """A validation of this many intervals, of which so many hold."""
-    shared = {**MEASURED, "strategy": "native", "format": "torch_save", "history": "exponential mean_s=36", "recovery": "restart", "omit": "nothing", "cache": "warm", "deterministic": False}  # fmt: skip
+    shared = with_specs({**MEASURED, "strategy": "native", "format": "torch_save", "history": "exponential mean_s=36", "recovery": "restart", "omit": "nothing", "cache": "warm", "deterministic": False})  # fmt: skip
     return VALIDATION.rows(
         {
             **shared,

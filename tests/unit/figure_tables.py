@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 from cost_tables import cost, of_strategy, overhead, size, size_key, stalls, timeline
+from labelled import with_specs
 from proof_tables import Restarts, consistency, curve, determinism_cost, divergence, proof, restore
 from recovery_tables import aftermath, goodput, outcome
 from training_tables import Setup, machine, run_name, scaling, whole_curve
@@ -121,46 +122,45 @@ class Study:
                 for ranks in self.ranks:
                     for on in self.hardware:
                         for deterministic in self.deterministic:
-                            yield {
-                                "framework": framework,
-                                "model": model,
-                                "dataset": "digits",
-                                "ranks": ranks,
-                                "batch_size": self.batch_size,
-                                "epochs": self.epochs,
-                                "optimizer": "sgd",
-                                "precision": "fp32",
-                                "deterministic": deterministic,
-                                "accelerator": "cuda" if on == "gpu" else "cpu",
-                                "measured_on": on,
-                                "strategy": "native",
-                                "format": "none",
-                                "interval": "never",
-                                "history": "whole",
-                                "recovery": "restart",
-                                "omit": "nothing",
-                                "cache": "warm",
-                            }
+                            yield with_specs(
+                                {
+                                    "framework": framework,
+                                    "model": model,
+                                    "dataset": "digits",
+                                    "ranks": ranks,
+                                    "batch_size": self.batch_size,
+                                    "epochs": self.epochs,
+                                    "optimizer": "sgd",
+                                    "precision": "fp32",
+                                    "deterministic": deterministic,
+                                    "accelerator": "cuda" if on == "gpu" else "cpu",
+                                    "measured_on": on,
+                                    "strategy": "native",
+                                    "format": "none",
+                                    "interval": "never",
+                                    "history": "whole",
+                                    "recovery": "restart",
+                                    "omit": "nothing",
+                                    "cache": "warm",
+                                }
+                            )
 
     def _setups(self) -> Iterator[Setup]:
         for setup in self._baselines():
             # One that is not registered writes what PyTorch does.
             formats = FRAMEWORKS.get(setup["framework"], FRAMEWORKS["pytorch"]).formats
             for strategy in self.strategies:
-                own = formats if strategy == "native" else ("safetensors",)
-                for written in own[: self.formats_each]:
+                written_in = formats if strategy == "native" else ("safetensors",)
+                for written in written_in[: self.formats_each]:
                     for interval in self.intervals:
-                        yield setup | {
-                            "strategy": strategy,
-                            "format": written,
-                            "interval": interval,
-                        }
+                        own = {"strategy": strategy, "format": written, "interval": interval}
+                        yield with_specs(setup | own)
 
     def _struck(self) -> Iterator[Setup]:
         for setup in self._setups():
             for faults in self.struck:
                 for recovery in self.recoveries:
-                    yield setup | {"history": faults, "recovery": recovery}
+                    yield with_specs(setup | {"history": faults, "recovery": recovery})
 
     def _all(self) -> Iterator[Setup]:
         yield from self._baselines()
@@ -173,12 +173,8 @@ def _filled(study: Study) -> dict[str, pd.DataFrame]:
 
 
 def _uninterrupted(setup: Setup) -> Setup:
-    return setup | {
-        "history": "whole",
-        "recovery": "restart",
-        "omit": "nothing",
-        "cache": "warm",
-    }
+    undisturbed = {"history": "whole", "recovery": "restart", "omit": "nothing", "cache": "warm"}
+    return with_specs(setup | undisturbed)
 
 
 def together(*studies: Study) -> dict[str, pd.DataFrame]:

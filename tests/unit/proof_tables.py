@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from labelled import with_specs
 from training_tables import Setup
 
 from ckptbench.matrix.registry import FAULTS, FRAMEWORKS, KILLED, OMISSIONS
@@ -55,10 +56,10 @@ class Restarts:
         """Those that are held against `whole`, a setup with checkpoints."""
         for history in self.histories:
             for cache in self.caches if history in KILLED else ("warm",):
-                yield whole | {"history": history, "cache": cache}
+                yield with_specs(whole | {"history": history, "cache": cache})
         if self.controls:
             for omit in _omissions(whole["framework"]):
-                yield whole | {"history": "killed_between", "omit": omit}
+                yield with_specs(whole | {"history": "killed_between", "omit": omit})
 
     def parts(self, setup: Setup) -> bool:
         if setup["omit"] != "nothing":

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from labelled import with_specs
 from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.machine import MACHINE
@@ -107,39 +108,41 @@ class Shape:
         matrix = itertools.product(self.frameworks, self.ranks, kinds, range(self.repeats))
         for number, (framework, ranks, kind, repeat) in enumerate(matrix):
             interval, deterministic, strategy, history = kind
-            yield {
-                "run": f"{number:04}",
-                "framework": framework,
-                "model": "resnet50",
-                "dataset": "digits",
-                "ranks": ranks,
-                "batch_size": BATCH_SIZE,
-                "epochs": self.epochs,
-                "optimizer": "sgd",
-                "precision": "fp32",
-                "deterministic": deterministic,
-                "accelerator": "cpu",
-                "measured_on": "cpu",
-                "strategy": strategy,
-                "format": "none" if interval == "never" else "hdf5",
-                "interval": interval,
-                "history": history,
-                "recovery": "restart",
-                "omit": "nothing",
-                "cache": "warm",
-                "repeat": repeat,
-                "timing_valid": history == "whole",
-                "warmup_steps": 0,
-                "steps_per_epoch": self.steps_per_epoch,
-                "host": "node1",
-                "device": "cpu",
-                "cores": 2,
-                "nodes": 1,
-                "blocking": registry.STRATEGIES[strategy].blocking,
-                "shared_every": 1,
-                "copies": 0,
-                "checkpoint_file_system": "ext4",
-            }
+            yield with_specs(
+                {
+                    "run": f"{number:04}",
+                    "framework": framework,
+                    "model": "resnet50",
+                    "dataset": "digits",
+                    "ranks": ranks,
+                    "batch_size": BATCH_SIZE,
+                    "epochs": self.epochs,
+                    "optimizer": "sgd",
+                    "precision": "fp32",
+                    "deterministic": deterministic,
+                    "accelerator": "cpu",
+                    "measured_on": "cpu",
+                    "strategy": strategy,
+                    "format": "none" if interval == "never" else "hdf5",
+                    "interval": interval,
+                    "history": history,
+                    "recovery": "restart",
+                    "omit": "nothing",
+                    "cache": "warm",
+                    "repeat": repeat,
+                    "timing_valid": history == "whole",
+                    "warmup_steps": 0,
+                    "steps_per_epoch": self.steps_per_epoch,
+                    "host": "node1",
+                    "device": "cpu",
+                    "cores": 2,
+                    "nodes": 1,
+                    "blocking": registry.STRATEGIES[strategy].blocking,
+                    "shared_every": 1,
+                    "copies": 0,
+                    "checkpoint_file_system": "ext4",
+                }
+            )
 
 
 class Simulation:

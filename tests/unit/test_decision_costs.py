@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from labelled import with_specs
 
 from ckptbench.analysis.cost.strategies import STRATEGIES
 from ckptbench.analysis.tables.columns import LOST_PARTS
@@ -37,7 +38,7 @@ STALLS = {"blocking": False, "stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.
 
 
 def setup(**changes: Any) -> dict[str, Any]:
-    return {**CELL, "interval": "s10", "history": "whole", "recovery": "restart", "omit": "nothing", "cache": "warm", **changes}  # fmt: skip
+    return with_specs({**CELL, "interval": "s10", "history": "whole", "recovery": "restart", "omit": "nothing", "cache": "warm", **changes})  # fmt: skip
 
 
 class Made:

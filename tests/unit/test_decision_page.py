@@ -123,7 +123,7 @@ def test_a_strategy_is_named_with_what_tells_it_from_others(rates: list[FailureR
     rows = pd.concat([costs(), costs().assign(interval="s10")], ignore_index=True)
     cases = payload(rows, rates, CHOICES)["cases"]
     names = {each["name"] for case in cases for each in case["strategies"]}
-    assert names == {f"{strategy}, every {unit}" for strategy in ("native", "async", "deepfreeze (memory 1, shared 6)") for unit in ("epoch", "10 steps")}  # fmt: skip
+    assert names == {f"{strategy}, every {unit}" for strategy in ("native", "async", "deepfreeze memory=1 shared=6") for unit in ("epoch", "10 steps")}  # fmt: skip
 
 
 @pytest.mark.parametrize("none", [None, costs()[:0]])

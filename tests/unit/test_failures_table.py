@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from elastic_runs import Elastic
+from labelled import with_specs
 from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.run_folder import Run
@@ -238,7 +240,7 @@ def beside(
     story = killed_once(tmp_path)
     whole, baseline = (FakeRun(cell=own) for own in (story.run.cell.reference, story.run.cell.baseline))  # fmt: skip
     once = collect([story.folder, whole.write(tmp_path), baseline.write(tmp_path)])
-    once["runs"]["recovery"] = recovery
+    once["runs"] = once["runs"].assign(**with_specs({"recovery": recovery}))
     repeats = []
     for repeat, (struck_s, whole_s, failure_s) in enumerate(times_s):
         own_s = {story.run.cell.id: struck_s, whole.cell.id: whole_s, baseline.cell.id: 10.0}
@@ -333,7 +335,9 @@ def test_a_struck_run_is_no_timing(tmp_path: Path) -> None:
     assert dataclasses.replace(run.cell, faults=PluginSpec("none")) == run.cell.reference
     (row,) = collect([story.folder])["runs"].to_dict("records")
     assert not row["timing_valid"]
-    assert row["history"] == "listed name=one"
+    assert (row["history"], row["history_name"]) == ("listed name=one", "listed")
+    assert json.loads(row["history_options"]) == {"name": "one"}
+    assert (row["recovery_name"], row["recovery_options"]) == ("restart", "{}")
 
 
 def test_steps_that_are_done_again_are_in_the_progress_twice(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_each_trace_of_failures_is_a_row() -> None:
     figure = FIGURES["recovery"].draw(STUDY.tables())
     assert titles(figure) == ["PyTorch", "TensorFlow"]
     assert row_labels(figure.axes[0]) == [
-        "torch.save · exponential (mean s 60)",
-        "torch.save · listed (name twice)",
+        "torch.save · exponential mean_s=60",
+        "torch.save · listed name=twice",
     ]
 
 
@@ -87,10 +87,10 @@ def test_only_a_study_with_faults_asks_for_it() -> None:
 def test_the_aftermath_shows_both_runs_and_marks_the_failures() -> None:
     figure = FIGURES["aftermath"].draw(STUDY.tables())
     assert [title.replace("\n", " · ") for title in titles(figure)] == [
-        "PyTorch · torch.save · exponential (mean s 60)",
-        "PyTorch · torch.save · listed (name twice)",
-        "TensorFlow · HDF5 · exponential (mean s 60)",
-        "TensorFlow · HDF5 · listed (name twice)",
+        "PyTorch · torch.save · exponential mean_s=60",
+        "PyTorch · torch.save · listed name=twice",
+        "TensorFlow · HDF5 · exponential mean_s=60",
+        "TensorFlow · HDF5 · listed name=twice",
     ]
     for axes in figure.axes:
         whole, struck = (lines(axes, gid)[0] for gid in ("undisturbed", "struck"))
@@ -126,7 +126,7 @@ def test_each_recovery_is_a_row_beside_the_others_under_the_same_trace() -> None
     figure = FIGURES["recovery"].draw(study.tables())
     labels = [" ".join(label.split()) for label in row_labels(figure.axes[0])]
     assert [label.split()[-1] for label in labels] == [*RECOVERIES] * 3
-    assert ["mean s 30" in label for label in labels] == [True] * 3 + [False] * 6
+    assert ["mean_s=30" in label for label in labels] == [True] * 3 + [False] * 6
 
 
 def test_what_fewer_ranks_were_faster_is_left_of_zero_and_in_the_number() -> None:

@@ -12,7 +12,7 @@ from figure_tables import Study
 
 from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.report.answer import labels
-from ckptbench.report.answer.setups import SEPARATOR
+from ckptbench.report.answer.setups import SEPARATOR, ordered
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.kit.style import paper
 
@@ -110,14 +110,15 @@ def test_a_strategy_is_shown_with_its_options() -> None:
     shown = {
         "native": "native",
         "async": "async",
-        "async threads=2": "async (threads 2)",
-        "async partner=True": "async (partner)",
-        LONG: "async (levels memory+local_and_more+shared, partner, threads 2)",
+        "async threads=2": "async threads=2",
+        "async partner=True": "async partner=True",
+        LONG: LONG,
         "async_no_such": "async no such",
         "unknown_engine": "unknown engine",
     }
     assert {text: labels.describe("strategy", text) for text in shown} == shown
-    assert sorted(shown, key=lambda text: labels.order("strategy", text)) == [
+    rows = [{"strategy": text, "strategy_name": text.partition(" ")[0]} for text in reversed(shown)]
+    assert ordered(pd.DataFrame(rows), ["strategy"])["strategy"].tolist() == [
         "native", "async", LONG, "async partner=True", "async threads=2", "async_no_such", "unknown_engine",
     ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import re
@@ -27,8 +28,6 @@ from ckptbench.matrix.plugin_spec import (
     Entry,
     Option,
     PluginSpec,
-    name_of,
-    options_of,
     written,
 )
 from ckptbench.matrix.registry import (
@@ -85,7 +84,7 @@ def chosen(kind: str, name: str, given: Mapping[str, Any]) -> PluginSpec:
 
 
 @pytest.mark.parametrize(("kind", "name", "option"), list(options_of_all()))
-def test_every_value_of_an_option_has_a_name_of_its_own_and_is_read_from_its_label(
+def test_every_value_of_an_option_has_names_of_its_own_and_stands_in_the_columns_of_tables(
     kind: str, name: str, option: str
 ) -> None:
     entry = REGISTRIES[kind][name]
@@ -95,11 +94,15 @@ def test_every_value_of_an_option_has_a_name_of_its_own_and_is_read_from_its_lab
     assert len({str(spec) for spec in specs.values()}) == len(distinct)
     if isinstance(choices := entry.options[option], tuple):
         assert str(specs[choices[0]]) == name, "the first choice is the default"
-    for spec in specs.values():
+    assert len({spec.label for spec in specs.values()}) == len(distinct)
+    for value, spec in specs.items():
         assert re.fullmatch(NAME, str(spec))
-        assert name_of(spec.label) == name
-        told = {option: written(each) for option, each in spec.options}
-        assert options_of(spec.label) == told
+        is_default = not spec.options
+        assert spec.columns("strategy") == {
+            "strategy": name if is_default else f"{name} {option}={written(value)}",
+            "strategy_name": name,
+            "strategy_options": "{}" if is_default else json.dumps({option: value}),
+        }
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)

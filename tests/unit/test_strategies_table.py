@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -295,5 +296,7 @@ def test_the_options_of_a_strategy_that_costs_depend_on_are_columns(
 ) -> None:
     strategy = PluginSpec("deepfreeze", tuple(sorted(options.items())))
     run = FakeRun(cell=cell(strategy=strategy, format="safetensors"))
-    names = ["blocking", "shared_every", "copies"]
-    assert tuple(tables(tmp_path, run)["strategies"][names].iloc[0]) == facts
+    row = tables(tmp_path, run)["strategies"].iloc[0]
+    assert tuple(row[["blocking", "shared_every", "copies"]]) == facts
+    assert (row["strategy"], row["strategy_name"]) == (strategy.label, "deepfreeze")
+    assert json.loads(row["strategy_options"]) == options

@@ -264,7 +264,7 @@ def test_runs_of_survivors_are_predicted_if_they_do_not_stay_fewer(
         study.phase("costs0", attempt=2, launch=1.0)
     for table in ("strategies", "runs", "goodput"):
         for row in study.rows[table]:
-            row["recovery"] = "ulfm"
+            row.update(recovery="ulfm", recovery_name="ulfm")
     for row in study.rows["failures"]:
         row.update(launch_s=0.0, import_s=0.0, ranks_after=1)
     assert len(validation(study.tables())) == rows

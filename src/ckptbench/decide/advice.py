@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.columns import (
+    SYSTEM,
+)
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import OTHERS, sampling
-from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.inputs import COSTED, COSTED_COLUMNS, GIVEN
 from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.projection import projected, projection
 from ckptbench.decide.rates import FailureRate
@@ -26,17 +28,14 @@ from ckptbench.matrix.interval import Interval
 Floats = NDArray[np.float64]
 Costs = TypeVar("Costs", Saving, Recovering, GlobalTier)
 
-SETUP = (*SYSTEM, "strategy", "format", "interval", "recovery")
 CASE_COLUMNS = (
-    *SYSTEM_COLUMNS,
-    *CHECKPOINT_COLUMNS,
-    Column("recovery", "text", "", "how training goes on after a failure, with its options"),
+    *COSTED_COLUMNS,
     Column("rate", "text", "", "the failure rate: name of its file"),
     Column("gpus", "integer", "1", "that train together"),
     Column("projected", "flag", "", "whether these are more than were measured"),
     Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`"),
 )  # fmt: skip
-CASE = (*SETUP, "rate", "gpus")
+CASE = (*COSTED, "rate", "gpus")
 OTHER_RATES = {"rarer": "a third as often", "oftener": "three times as often"}
 """Other failure rates than the one that was chosen, `OTHERS` times as high, by the ends of columns. Those that were published differ by as much."""
 ADVICE = Table(
@@ -163,7 +162,7 @@ class _Case:
     @property
     def key(self) -> Row:
         return {
-            **{name: self.row[name] for name in SETUP},
+            **{name: self.row[name] for name in COSTED},
             "rate": self.rate.name,
             "gpus": self.gpus,
             "projected": self.gpus > self.row["ranks"],

@@ -20,6 +20,7 @@ from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
 from ckptbench.decide.projection import growth, saving_of
 from ckptbench.decide.storage import GPUS_PER_NODE, Storage
 from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.plugin_spec import PluginSpec
 
 LARGEST_BYTES = 10**15
 Seconds = Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)]
@@ -200,7 +201,7 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
         "source": source,
     }
     return DECISION_COSTS.rows(
-        {**shared, **_times(given, saved, recovered), "strategy": saved.name, "recovery": recovered.name,
+        {**shared, **_times(given, saved, recovered), **PluginSpec(saved.name).columns("strategy"), **PluginSpec(recovered.name).columns("recovery"),
          "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes,
          "growth": growth(given.storage.known(given.gpus), asynchronous=_lags(saved)) if given.storage else ""}
         for saved in given.strategies

@@ -17,15 +17,22 @@ from scipy.optimize import nnls
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.provenance import caption_facts
-from ckptbench.analysis.tables.columns import CHECKPOINT_COLUMNS, SETUP, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.columns import (
+    CHECKPOINT_COLUMNS,
+    RECOVERY,
+    RECOVERY_COLUMNS,
+    SETUP,
+    SYSTEM,
+    SYSTEM_COLUMNS,
+)
 from ckptbench.analysis.tables.grouping import groups, records, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.decide.against_baseline import NOT_SLOWER, slower_everywhere, with_slowdown
 from ckptbench.decide.projection import FIT, GROWING
 from ckptbench.decide.recoveries import (
     CELL,
+    ELASTIC,
     as_usual,
-    is_elastic,
     key_of,
     kills,
     means,
@@ -36,7 +43,6 @@ from ckptbench.decide.recoveries import (
     survivals,
     with_joined_ranks,
 )
-from ckptbench.matrix.plugin_spec import name_of
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, RESTART, WHOLE, undisturbed_recovery
 
 FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
@@ -50,14 +56,15 @@ UNCERTAIN = {
     "pause_s": "what a failure costs that survivors go on from; without slower steps where `replaces` is false",
 }
 """The times that have an interval."""
+COSTED_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *RECOVERY_COLUMNS)
+"""What has costs: checkpoints of a system, and a recovery."""
+COSTED = tuple(column.name for column in COSTED_COLUMNS)
 DECISION_COSTS = Table(
     "decision_costs",
     "One row a setup with checkpoints and a recovery: the costs from which the decision is computed.",
-    (*SYSTEM, "strategy", "format", "interval", "recovery"),
+    COSTED,
     (
-        *SYSTEM_COLUMNS,
-        *CHECKPOINT_COLUMNS,
-        Column("recovery", "text", "", "how training goes on after a failure, with its options"),
+        *COSTED_COLUMNS,
         Column("steps_per_epoch", "integer", "1", "an interval of one epoch is so many steps"),
         *(
             column
@@ -180,6 +187,8 @@ class _Measured:
     """By system and recovery: columns of `decision_costs` on failures that survivors went on from."""
     slower: Mapping[tuple[Any, ...], Estimate]
     """By system and recovery without options: a step ÷ one with the first recovery."""
+    recovery_columns: Mapping[str, Row]
+    """By recovery, its columns."""
 
     @classmethod
     def of(cls, tables: Tables) -> _Measured:
@@ -195,6 +204,13 @@ class _Measured:
             starts=means(started(tables, step_s), SYSTEM, "down_s"),
             survivals=survivals(strikes, with_joined_ranks(tables)),
             slower=slower_steps(tables),
+            recovery_columns={
+                RESTART.label: RESTART.columns("recovery"),
+                **{
+                    row["recovery"]: row
+                    for row in records(strikes[list(RECOVERY)].drop_duplicates())
+                },
+            },
         )
 
     def recoveries(self, row: Row) -> Iterator[Row]:
@@ -202,21 +218,25 @@ class _Measured:
         system, cell = key_of(row, SYSTEM), key_of(row, CELL)
         base = row["recovery"]
         if base == RESTART.name:
-            names = {key[-1] for key in self.downs if key[:-1] == cell} | {RESTART.name}
-            for name in sorted(name for name in names if not is_elastic(name)):
-                yield {**self._from_version(cell, name, row), "survived": 0.0, "replaces": True, **Estimate(0.0, UNKNOWN).columns("pause_s"), "recovery": name}  # fmt: skip
-        for (*of, name), columns in self.survivals.items():
-            entry = RECOVERIES[name_of(name)]
-            fits = tuple(of) == system and entry.goes_with(name_of(row["strategy"]))
+            labels = {key[-1] for key in self.downs if key[:-1] == cell} | {RESTART.name}
+            for label in sorted(labels):
+                if self.recovery_columns[label]["recovery_name"] not in ELASTIC:
+                    yield {**self._from_version(cell, label, row), "survived": 0.0, "replaces": True, **Estimate(0.0, UNKNOWN).columns("pause_s")}  # fmt: skip
+        for (*of, label), columns in self.survivals.items():
+            name = self.recovery_columns[label]["recovery_name"]
+            fits = tuple(of) == system and RECOVERIES[name].goes_with(row["strategy_name"])
             if fits and base == undisturbed_recovery(name):
-                yield {**self._from_version(cell, name, row), **columns, "recovery": name}
+                yield {**self._from_version(cell, label, row), **columns}
 
     def _from_version(self, cell: tuple[Any, ...], recovery: str, row: Row) -> Row:
-        """`down_s` and where it comes from: what is nearest to the truth."""
+        """The columns of the recovery, and `down_s` with where it comes from: what is nearest to the truth."""
+        own = self.recovery_columns[recovery]
         down = self._down(cell, recovery, row)
-        slower = self.slower.get((*cell[: len(SYSTEM)], undisturbed_recovery(recovery)), AS_FAST)
+        undisturbed = undisturbed_recovery(own["recovery_name"])
+        slower = self.slower.get((*cell[: len(SYSTEM)], undisturbed), AS_FAST)
         known = not math.isnan(down.estimate.interval.lo)
         return {
+            **own,
             **down.estimate.columns("down_s"),
             **slower.columns("slower"),
             "down_from": down.source,

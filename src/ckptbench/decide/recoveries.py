@@ -11,15 +11,15 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
-from ckptbench.analysis.tables.columns import SYSTEM
+from ckptbench.analysis.tables.columns import RECOVERY, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records, struck
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER
-from ckptbench.matrix.plugin_spec import name_of
 from ckptbench.matrix.registry import NOTHING, RECOVERIES, WHOLE
 
 Tables = Mapping[str, pd.DataFrame]
 CELL = (*SYSTEM, "strategy", "format")
+ELASTIC = frozenset(name for name, entry in RECOVERIES.items() if entry.elastic)
 COLD = "cold"
 KILL = "kill"
 """The failures that tell what one costs. Hangs and full disks cost other times, which a limit of the config sets."""
@@ -46,7 +46,7 @@ def kills(tables: Tables) -> pd.DataFrame:
     failures = failures[failures["run"].isin(runs.loc[struck(runs), "run"])]
     if failures.empty:
         return failures.assign(
-            went_on=False, leaves_some=False, down_s=0.0, **dict.fromkeys((*CELL, "recovery"), "")
+            went_on=False, leaves_some=False, down_s=0.0, **dict.fromkeys((*CELL, *RECOVERY), "")
         )
     over = failures["second"] + failures["total_s"] - failures["unfinished_s"]
     follows = failures.groupby("run")["second"].shift(-1, fill_value=math.inf)
@@ -55,7 +55,7 @@ def kills(tables: Tables) -> pd.DataFrame:
     ].copy()
     whole["went_on"] = (whole["launch_s"] + whole["import_s"]) == 0
     whole["down_s"] = whole["total_s"] - whole[list(NOT_LOST_AGAIN)].sum(axis=1)
-    whole = whole.merge(tables["runs"][["run", "nodes", *CELL, "recovery"]], on="run")
+    whole = whole.merge(tables["runs"][["run", "nodes", *CELL, *RECOVERY]], on="run")
     of_node = whole["victim"].str.startswith("node")
     could = np.where(of_node, whole["nodes"] > 1, whole["ranks_before"] > 1)
     whole["leaves_some"] = whole["went_on"] | could
@@ -130,7 +130,7 @@ def slower_steps(tables: Tables) -> dict[tuple[Any, ...], Estimate]:
 def survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], Row]:
     """By system and recovery: the part of the failures that survivors went on from, and what these cost."""
     names = [*SYSTEM, "recovery"]
-    elastic = strikes[[is_elastic(name) for name in strikes["recovery"]]] if len(strikes) else strikes  # fmt: skip
+    elastic = strikes[strikes["recovery_name"].isin(ELASTIC)]
     if elastic.empty:
         return {}
     replaces = {
@@ -151,10 +151,6 @@ def survivals(strikes: pd.DataFrame, joined: set[str]) -> dict[tuple[Any, ...], 
         for key, rows in groups(elastic, names)
         if key_of(key, names) in pauses
     }
-
-
-def is_elastic(recovery: str) -> bool:
-    return RECOVERIES[name_of(recovery)].elastic
 
 
 def key_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ one run differs from the next (`other_runs`), in its recoveries, its checkpoints
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from ckptbench.decide.recoveries import KILL, key_of
 from ckptbench.decide.struck_run import Lost, finished_s
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.plugin_spec import defaults_of, name_of, options_of
+from ckptbench.matrix.plugin_spec import defaults_of
 from ckptbench.matrix.registry import FAULTS, WHOLE
 
 Floats = NDArray[np.float64]
@@ -73,10 +74,7 @@ def validation(tables: Tables) -> pd.DataFrame:
     goodputs = tables["goodput"]
     shared_every = tables["runs"].groupby(list(SETUP))["shared_every"].first()
     alike = np.array(
-        [
-            _kills_ranks(row["history"], shared_every[key_of(row, SETUP)])
-            for row in records(goodputs)
-        ],
+        [_kills_ranks(row, shared_every[key_of(row, SETUP)]) for row in records(goodputs)],
         bool,
     )
     checked = goodputs[alike & (goodputs["paired_repeats"] > 0) & (goodputs["failures"] > 0)]
@@ -102,11 +100,12 @@ def validation(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _kills_ranks(history: str, shared_every: int) -> bool:
+def _kills_ranks(setup: Row, shared_every: int) -> bool:
     """Whether drawn failures kill ranks, or nodes that hold no versions: what the failures of other runs tell the costs of."""
-    if name_of(history) not in DRAWN:
+    name = setup["history_name"]
+    if name not in DRAWN:
         return False
-    options = {**defaults_of(FAULTS[name_of(history)].options), **options_of(history)}
+    options = {**defaults_of(FAULTS[name].options), **json.loads(setup["history_options"])}
     return options["kind"] == KILL and (options["of"] == "rank" or shared_every == 1)
 
 
@@ -128,7 +127,7 @@ class _Checked:
     @classmethod
     def of(cls, tables: Tables) -> _Checked:
         runs = tables["runs"]
-        drawn = runs["history"].map(name_of).isin(DRAWN)
+        drawn = runs["history_name"].isin(DRAWN)
         predicted = set(runs.loc[struck(runs) & drawn, "run"])
         return cls(OtherRuns.of(tables, predicted), runs, tables["failures"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,10 +66,15 @@ class PluginSpec:
 
     @property
     def label(self) -> str:
-        """The form used in tables: `deepfreeze memory=1`. `name_of` and `options_of` read it."""
+        """The form used in tables: `deepfreeze memory=1`."""
         return " ".join(
             [self.name, *(f"{option}={written(value)}" for option, value in self.options)]
         )
+
+    def columns(self, kind: str) -> dict[str, str]:
+        """The columns of tables that hold it: `kind`, its label, `kind_name`, and `kind_options`, a JSON object."""
+        options = json.dumps(dict(self.options))
+        return {kind: self.label, f"{kind}_name": self.name, f"{kind}_options": options}
 
     def chosen(self, options: Options) -> dict[str, Option]:
         """The values of all options of the entry, defaults included."""
@@ -90,16 +96,6 @@ class PluginSpec:
 def defaults_of(options: Options) -> dict[str, Option]:
     """The default of each option of an entry."""
     return {name: each[0] if isinstance(each, tuple) else each for name, each in options.items()}
-
-
-def name_of(label: str) -> str:
-    """The registered name of a label in a table."""
-    return label.partition(" ")[0]
-
-
-def options_of(label: str) -> dict[str, str]:
-    """The options of a label in a table, as `written`: those that differ from their defaults."""
-    return dict(option.split("=") for option in label.split(" ")[1:])
 
 
 def written(value: Option) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ckptbench.matrix.plugin_spec import Entry, Options, PluginSpec, name_of
+from ckptbench.matrix.plugin_spec import Entry, Options, PluginSpec
 
 Each = TypeVar("Each")
 
@@ -474,9 +474,6 @@ for one that starts."""
 
 def undisturbed_recovery(recovery: str) -> str:
     """The recovery of the undisturbed run with which a run with this one is compared, without options: they say what follows a
-    failure. It is the same one if that is elastic.
-
-    `recovery` is its name or its label in a table. Raises KeyError if it has no registered name.
+    failure. It is the same one if that is elastic. Raises KeyError if it is not registered.
     """
-    name = name_of(recovery)
-    return name if RECOVERIES[name].elastic else RESTART.name
+    return recovery if RECOVERIES[recovery].elastic else RESTART.name

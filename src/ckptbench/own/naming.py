@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from ckptbench.matrix.interval import NEVER, Interval
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NOTHING, RESTART, WHOLE
 from ckptbench.own.seen import SeenRun
 
@@ -61,11 +62,11 @@ class Named:
             "deterministic": False,
             "accelerator": "cuda" if measured_on == "gpu" else "cpu",
             "measured_on": measured_on,
-            "strategy": strategy,
+            **PluginSpec(strategy).columns("strategy"),
             "format": "" if steps else "none",
             "interval": str(Interval("steps", steps) if steps else NEVER),
-            "history": WHOLE,
-            "recovery": RESTART.name,
+            **PluginSpec(WHOLE).columns("history"),
+            **RESTART.columns("recovery"),
             "omit": NOTHING,
             "cache": "warm",
         }

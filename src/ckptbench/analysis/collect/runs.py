@@ -16,6 +16,7 @@ from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.cell import CHOSEN_LATER
 from ckptbench.matrix.levels import SHARED, copies_of, levels_of
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES
 
 RUNS = Table(
@@ -138,7 +139,7 @@ def _row(run: Run) -> dict[str, Any]:
         "run": run.cell.id,
         **CHOSEN_LATER,
         **run.cell.to_json(),
-        "strategy": run.cell.strategy.label,
+        **run.cell.strategy.columns("strategy"),
         "reference": run.cell.reference.id,
         "blocking": STRATEGIES[run.cell.strategy.name].blocking,
         "shared_every": levels_of(run.cell.strategy).get(SHARED, 0),
@@ -148,8 +149,10 @@ def _row(run: Run) -> dict[str, Any]:
             name: manifest[name]
             for name in ("seed", "measured_on", "attempts", "requeues", "device")
         },
-        "history": run.cell.faults.label if run.cell.is_struck else run.cell.history,
-        "recovery": run.cell.recovery.label,
+        **(run.cell.faults if run.cell.is_struck else PluginSpec(run.cell.history)).columns(
+            "history"
+        ),
+        **run.cell.recovery.columns("recovery"),
         "timing_valid": not run.interrupted and not run.cell.is_struck,
         "started": pd.Timestamp(manifest["started"]),
         "ended": pd.Timestamp(manifest["ended"]),

@@ -53,8 +53,8 @@ def goodput(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         {
             **setup,
             **_means(group, pairs),
-            **_columns("goodput", ratio, setup["recovery"]),
-            **_columns("goodput_of_ranks", of_rank, setup["recovery"]),
+            **_columns("goodput", ratio, setup["recovery_name"]),
+            **_columns("goodput_of_ranks", of_rank, setup["recovery_name"]),
         }
         for (setup, group), pairs, ratio, of_rank in zip(
             setups, paired, ratios, of_ranks, strict=True

@@ -165,7 +165,7 @@ def baselines_of(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 def system_of(setup: dict[str, Any]) -> tuple[Any, ...]:
     """What a setup shares with its baselines: an elastic recovery too."""
-    return (*(setup[name] for name in SYSTEM), undisturbed_recovery(setup["recovery"]))
+    return (*(setup[name] for name in SYSTEM), undisturbed_recovery(setup["recovery_name"]))
 
 
 def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> bool:

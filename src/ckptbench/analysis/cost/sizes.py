@@ -13,7 +13,7 @@ from ckptbench.analysis.tables.grouping import groups
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.registry import WHOLE
 
-SIZES_KEY = ("framework", "model", "dataset", "ranks", "optimizer", "strategy", "format")
+SIZES_KEY = ("framework", "model", "dataset", "ranks", "optimizer", "strategy", "strategy_name", "strategy_options", "format")  # fmt: skip
 
 
 SIZES = Table(

@@ -13,6 +13,18 @@ RUN = Column("run", "text", "", "id of the cell: the name of its run folder")
 RANK = Column("rank", "integer", "1", "the training process, from 0")
 EPOCH = Column("epoch", "integer", "1", "from 0")
 REPEAT = Column("repeat", "integer", "1", "which repeat of the cell, from 0")
+
+
+def _with_spec(column: Column) -> tuple[Column, Column, Column]:
+    """The column of a name with its options, and the two columns that hold them apart (`PluginSpec.columns`)."""
+    name = column.name
+    return (
+        column,
+        Column(f"{name}_name", "text", "", f"of the `{name}`, without options"),
+        Column(f"{name}_options", "text", "", "JSON object: its options, by name"),
+    )
+
+
 SYSTEM_COLUMNS = (
     Column("framework", "text", "", ", ".join(FRAMEWORKS)),
     Column("model", "text", "", "the network"),
@@ -28,26 +40,33 @@ SYSTEM_COLUMNS = (
 )
 """Columns in which a cell and its baseline are equal."""
 CHECKPOINT_COLUMNS = (
-    Column(
-        "strategy",
-        "text",
-        "",
-        "who writes what and when, with the options that differ from their defaults: `deepfreeze memory=1`",
+    *_with_spec(
+        Column(
+            "strategy",
+            "text",
+            "",
+            "who writes what and when, with the options that differ from their defaults: `deepfreeze memory=1`",
+        )
     ),
     Column("format", "text", "", "how the bytes lie in files; `none` for a baseline"),
     Column(
         "interval", "text", "", "`e5`: every 5 epochs, `s50`: every 50 steps, `never`: baseline"
     ),
 )
+RECOVERY_COLUMNS = _with_spec(
+    Column("recovery", "text", "", "how training goes on after a failure, with such options")
+)
 HISTORY_COLUMNS = (
-    Column(
-        "history",
-        "text",
-        "",
-        "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
-        " or the trace of failures that struck it, with such options",
+    *_with_spec(
+        Column(
+            "history",
+            "text",
+            "",
+            "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
+            " or the trace of failures that struck it, with such options",
+        )
     ),
-    Column("recovery", "text", "", "how training goes on after a failure, with such options"),
+    *RECOVERY_COLUMNS,
     Column("omit", "text", "", "what restarts leave out on purpose; `nothing` but for controls"),
     Column(
         "cache", "text", "", "`cold`: restarts find no page of their checkpoint in memory; `warm`"
@@ -57,6 +76,7 @@ HISTORY_COLUMNS = (
 SETUP_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *HISTORY_COLUMNS)
 """All columns that make a cell, without its repeat."""
 SYSTEM = tuple(column.name for column in SYSTEM_COLUMNS)
+RECOVERY = tuple(column.name for column in RECOVERY_COLUMNS)
 SETUP = tuple(column.name for column in SETUP_COLUMNS)
 
 PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")

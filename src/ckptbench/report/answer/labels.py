@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.plugin_spec import Entry, name_of, options_of
 from ckptbench.matrix.registry import (
-    FAULTS,
     FORMAT_LABELS,
     FRAMEWORKS,
     HISTORIES,
@@ -66,16 +64,16 @@ GROUP_NAMES = {
 CACHES = ("warm", "cold")
 HOW_MANY = {1: "the only", 2: "both"}
 VERBATIM = frozenset(".=")
-"""`gpt_fsdp.py`, `dcp.async_save` and `save_dtype=bf16` are shown as they are."""
+"""`gpt_fsdp.py`, `dcp.async_save`, `save_dtype=bf16` and `deepfreeze memory=1` are shown as they are."""
 
 
 def name(value: str) -> str:
-    """With spaces for underscores, unless it is a user's."""
+    """With spaces for underscores, unless it is a user's or has options."""
     return NAMES.get(value, value if is_verbatim(value) else value.replace("_", " "))
 
 
 def is_verbatim(text: str) -> bool:
-    """Whether it is shown as it is: a user's script, a call, or a placeholder with its value."""
+    """Whether it is shown as it is: a user's script, a call, or a placeholder or an option with its value."""
     return not VERBATIM.isdisjoint(text)
 
 
@@ -91,38 +89,9 @@ def interval(value: str) -> str:
     return f"every {parsed.every:,} {unit}" if parsed.every > 1 else f"every {unit}"
 
 
-def strategy(value: str) -> str:
-    """`deepfreeze memory=1` is "deepfreeze (memory 1)", a flag `ulfm replace=True` "ULFM (replace)"."""
-    return _spec(value, STRATEGIES)
-
-
-def recovery(value: str) -> str:
-    """`restart patience_s=30` is "restart (patience s 30)"."""
-    return _spec(value, RECOVERIES)
-
-
-def history(value: str) -> str:
-    """A name of HISTORIES, or the trace of failures that struck: `exponential mean_s=60` is "exponential (mean s 60)"."""
-    if value in HISTORY_NAMES:
-        return HISTORY_NAMES[value]
-    return _spec(value, FAULTS)
-
-
-def _spec(value: str, registry: Mapping[str, Entry]) -> str:
-    if name_of(value) not in registry:
-        return name(value)
-    words = ", ".join(_option(*each) for each in options_of(value).items())
-    return f"{name(name_of(value))} ({words})" if words else name(value)
-
-
-def _option(option: str, value: str) -> str:
-    flags = {str(True): name(option), str(False): f"no {name(option)}"}
-    return flags.get(value, f"{name(option)} {value}")
-
-
 def decides_format(strategy: str) -> bool:
-    """Whether the strategy writes in one format alone, so that it need not be named."""
-    entry = STRATEGIES.get(name_of(strategy))
+    """Whether the strategy of this name writes in one format alone, so that it need not be named."""
+    entry = STRATEGIES.get(strategy)
     return entry is not None and entry.formats is not None and len(entry.formats) == 1
 
 
@@ -132,20 +101,20 @@ def counted(number: int, noun: str) -> str:
 
 DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "interval": interval,
-    "strategy": strategy,
     "ranks": lambda ranks: counted(ranks, "rank"),
     "batch_size": lambda size: f"batch {size} per rank",
     "epochs": lambda epochs: counted(epochs, "epoch"),
     "steps_per_epoch": lambda steps: f"{counted(steps, 'step')} an epoch",
     "deterministic": lambda on: "deterministic mode" if on else "default mode",
     "hardware": str,
-    "history": history,
-    "recovery": recovery,
+    "history": _named(HISTORY_NAMES),
     "omit": _named(OMISSION_NAMES),
     "group": _named(GROUP_NAMES),
 }
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "framework": tuple(FRAMEWORKS),
+    "strategy_name": tuple(STRATEGIES),
+    "recovery_name": tuple(RECOVERIES),
     "format": tuple(FORMAT_LABELS),
     "history": (*HISTORIES, *KILLED),
     "omit": tuple(OMISSIONS),
@@ -161,23 +130,15 @@ def describe(column: str, value: Any) -> str:
 
 
 def order(column: str, value: Any) -> Any:
-    """Sort key: names as in KNOWN (unknown ones last), intervals by their length, strategies and recoveries as in their registries."""
-    if column == "strategy":
-        return _registered_order(value, STRATEGIES)
-    if column == "recovery":
-        return _registered_order(value, RECOVERIES)
+    """Sort key: names as in KNOWN (unknown ones last), intervals by their length, names with options by the size of these."""
+    if column in ("strategy", "recovery"):
+        return _natural(value)
     if column == "interval":
         return Interval.parse(value)
     known = KNOWN.get(column)
     if known is None:
         return value
     return (known.index(value) if value in known else len(known), _natural(value))
-
-
-def _registered_order(value: str, registry: Mapping[str, Entry]) -> tuple[int, list[Any]]:
-    names = list(registry)
-    own = name_of(value)
-    return names.index(own) if own in names else len(names), _natural(value)
 
 
 def _natural(value: str) -> list[Any]:

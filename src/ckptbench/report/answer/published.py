@@ -17,7 +17,6 @@ from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.plugin_spec import name_of
 from ckptbench.matrix.registry import KILLED, NATIVE, RESTART, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
 from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit
@@ -206,7 +205,7 @@ def _hides(tables: Tables) -> Iterator[Verdict]:
     rows = _setups(tables)
     rows = rows[rows["overhead"].notna()]
     blocking = rows[(rows["strategy"] == NATIVE.name) & _in_default_format(rows)]
-    ours = rows[rows["strategy"].map(name_of) == "deepfreeze"]
+    ours = rows[rows["strategy_name"] == "deepfreeze"]
     alike = [*ALIKE, "framework", "ranks", "interval", "recovery"]
     known = {tuple(key.values()): records(group)[0] for key, group in groups(blocking, alike)}
     for own in records(ours):
@@ -222,7 +221,7 @@ def _hides(tables: Tables) -> Iterator[Verdict]:
 def _shares(tables: Tables) -> Iterator[Verdict]:
     """Memory of each rank, with the most ranks against the fewest."""
     rows = tables["strategies"]
-    ours = rows["strategy"].map(name_of) == "deepfreeze"
+    ours = rows["strategy_name"] == "deepfreeze"
     rows = rows[ours & rows["memory_bytes"].notna()]
     for fewest, most in _ends(rows, [*ALIKE, "framework", "strategy", "interval"]):
         part = _ratio(most, fewest, "memory_bytes")
@@ -243,7 +242,7 @@ def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
     known = (rows["failures"] > 0) & rows["goodput_of_ranks"].notna()
     rows = rows[known & (rows["interval"] == str(NEVER))]
     for _, group in groups(rows, [*ALIKE, "framework", "ranks", "history"]):
-        going_on = group[group["recovery"].map(name_of) == "ulfm"]
+        going_on = group[group["recovery_name"] == "ulfm"]
         again = group[group["recovery"] == RESTART.name]
         if going_on.empty or again.empty:
             continue

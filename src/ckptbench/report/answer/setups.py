@@ -51,8 +51,9 @@ def with_hardware(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The rows in the order of these columns, each in its own (`labels.order`)."""
-    return frame.sort_values(list(columns), key=_places, kind="stable", ignore_index=True)
+    """The rows in the order of these columns, each in its own (`labels.order`). What has options comes by its name first."""
+    by = [each for name in columns for each in (f"{name}_name", name) if each in frame]
+    return frame.sort_values(by, key=_places, kind="stable", ignore_index=True)
 
 
 def _places(values: pd.Series[Any]) -> pd.Series[int]:
@@ -116,13 +117,15 @@ def of_most_ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.Series:
     """One text per row: these columns, described and joined. A format is left out beside a strategy that has no other."""
-    rows = (dict(zip(columns, row, strict=True)) for row in frame[list(columns)].to_numpy(object))
+    beside = ("strategy_name",) if {"strategy", "format"} <= {*columns} else ()
+    known = (*columns, *beside)
+    rows = (dict(zip(known, row, strict=True)) for row in frame[[*known]].to_numpy(object))
     texts = [
         separator.join(
-            labels.describe(column, value)
-            for column, value in row.items()
-            if (column, value) not in UNKNOWN
-            and not (column == "format" and labels.decides_format(row.get("strategy", "")))
+            labels.describe(column, row[column])
+            for column in columns
+            if (column, row[column]) not in UNKNOWN
+            and not (column == "format" and beside and labels.decides_format(row["strategy_name"]))
         )
         for row in rows
     ]

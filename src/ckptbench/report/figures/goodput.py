@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from ckptbench.matrix.plugin_spec import name_of
 from ckptbench.matrix.registry import FAULTS
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, ordered, with_hardware
 from ckptbench.report.figures.kit import axes as kit
@@ -86,7 +85,7 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Looks) -
     axes.vlines(rate, low, high, colors=color, alpha=0.5, gid=f"{quantity} interval")
     for name, own in panel.groupby("series", sort=False):
         curve = own.sort_values("failures_per_hour")
-        drawn = curve["history"].map(name_of).isin(DRAWN)
+        drawn = curve["history_name"].isin(DRAWN)
         for rows, joined in ((curve[drawn], {}), (curve[~drawn], {"linestyle": ""})):
             if len(rows):
                 axes.plot(

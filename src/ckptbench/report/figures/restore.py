@@ -50,7 +50,7 @@ PARTS = {
 }
 """Phases in their order. The checkpoint's part is in the colour of the framework."""
 ROW = (*ROW_COLUMNS, "cache")
-GROUPED = (*PANEL_COLUMNS, "measured_on", "accelerator", "framework", *ROW)
+GROUPED = (*PANEL_COLUMNS, "measured_on", "accelerator", "framework", "strategy_name", *ROW)
 BOUNDS = {"cold": 100 * COLD, "warm": 100 * WARM}
 """In percent of the checkpoint's size."""
 ROOM = 1.25
