@@ -30,7 +30,7 @@ from tests.cluster.pbs_conf import (
     node_conf,
     server_conf,
 )
-from tests.cluster.processes import Process, start_ticks
+from tests.cluster.processes import Process, kill, start_ticks
 
 VARIABLE = "CKPTBENCH_OPENPBS"
 """Names a folder with `openpbs-*.tar.xz`, whose only entry is the folder `pbs`. Unset: no test with PBS is selected."""
@@ -91,6 +91,20 @@ class Pbs(Cluster):
         for process in self.daemons.running():
             if process.name == self.controller:
                 process.end(grace_s=PATIENCE_S)
+
+    def kill_node(self, node: str) -> None:
+        """As a loss of power does: its daemon, and all that the daemon has started."""
+        moms = [each for each in self.daemons.running() if each.name == f"pbs_mom-{node}"]
+        started = [process for mom in moms for process in mom.descendants()]
+        kill(moms)
+        kill(started)
+
+    def miss_node(self, node: str) -> None:
+        """Nothing: PBS misses a node at once."""
+
+    def start_node(self, node: str) -> None:
+        mom = self._daemon("pbs_mom", node, "-N")
+        self.daemons.wait_for(mom, self._nodes_missing)
 
     def _configured(self) -> bool:
         return (self.folder / "namespace").exists()

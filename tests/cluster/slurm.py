@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import check, free_ports, poll, run, said
+from tests.cluster.processes import kill, processes_with
 from tests.cluster.slurm_conf import GPUS_PER_NODE, NODES, gres_conf, slurm_conf, slurmdbd_conf
 
 READY_STATES = {"idle", "mixed", "allocated", "completing"}
@@ -26,6 +27,24 @@ class Slurm(Cluster):
 
     def healthy(self) -> bool:
         return self._configured() and bool(self.daemons.running()) and not self._nodes_missing()
+
+    def kill_node(self, node: str) -> None:
+        """As a loss of power does: its daemon, what watches over its jobs, and all that these have started."""
+        kill(process for process in self.daemons.running() if process.name == node)
+        tasks = [*processes_with({**self.environment(), "SLURMD_NODENAME": node})]
+        guards = (parent for task in tasks if (parent := task.parent()) is not None)
+        kill(guard for guard in guards if guard.name == self.job_guard)
+        kill(tasks)
+
+    def miss_node(self, node: str) -> None:
+        """What Slurm does by itself when a node has been silent for five minutes (SlurmdTimeout)."""
+        down = ["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed"]
+        check(down, self.environment())
+
+    def start_node(self, node: str) -> None:
+        """It takes jobs again as soon as its daemon says so (ReturnToService)."""
+        process = self.daemons.start(node, ["slurmd", "-D", "-N", node], self.environment())
+        self.daemons.wait_for(process, self._nodes_missing)
 
     def _configured(self) -> bool:
         return (self.folder / "slurm.conf").exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from snakemake_executor_plugin_submitit.executor import SHORTEST_POLL_SECONDS
+from snakemake_executor_plugin_submitit.status import SHORTEST_POLL_SECONDS
 from tests.cluster.commands import PATIENCE_S, poll
 from tests.cluster.executor_workflow import Workflow, interrupt
 

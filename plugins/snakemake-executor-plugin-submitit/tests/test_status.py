@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from fakes import COMPLETED, RUNNING, TIMEOUT, UNKNOWN, FakeCluster, FakeJob, Logger
 
 from snakemake_executor_plugin_submitit import requeues, tally
@@ -194,4 +195,25 @@ def test_rounds_grow_apart_and_come_together_again():
         backoff.grow()
     assert backoff.seconds == 30
     backoff.reset()
+    assert backoff.seconds == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "shortest", "longest"),
+    [(10, 2, 30), (1, 1, 3), (0, 0.1, 2), (20, 2, 30), (60, 2, 60)],
+)
+def test_rounds_are_as_far_apart_as_snakemakes_option_allows(
+    asked: float, shortest: float, longest: float
+):
+    backoff = Backoff.of(asked, asks_scheduler=True)
+    assert backoff.seconds == shortest
+    for _ in range(20):
+        backoff.grow()
+    assert backoff.seconds == longest
+
+
+def test_processes_of_this_machine_are_looked_at_every_two_seconds():
+    backoff = Backoff.of(10, asks_scheduler=False)
+    for _ in range(20):
+        backoff.grow()
     assert backoff.seconds == 2

@@ -25,11 +25,9 @@ from .command import NestedCommand, check_argument
 from .registry import Entry, Identity, Registry
 from .resources import Allocation
 from .settings import ExecutorSettings
-from .status import Backoff, Outcome, Poller
+from .status import SHORTEST_POLL_SECONDS, Backoff, Outcome, Poller
 from .submission import Request, Submitter
 
-LONGEST_POLL_SECONDS = 30
-SHORTEST_POLL_SECONDS = 2
 UNCHECKED = {"pipe", "service", "storage_object"}
 """Outputs that are no files of the shared file system."""
 MANY_INPUTS = 20
@@ -192,9 +190,7 @@ class Executor(RemoteExecutor):
 
     def _make_backoff(self) -> Backoff:
         asked = float(self.workflow.remote_execution_settings.seconds_between_status_checks)
-        shortest = max(0.1, min(SHORTEST_POLL_SECONDS, asked))
-        longest = max(LONGEST_POLL_SECONDS, asked) if self._cluster.asks_scheduler else 2.0
-        return Backoff(shortest, longest)
+        return Backoff.of(asked, self._cluster.asks_scheduler)
 
     def _pause_seconds(self) -> float:
         return self._backoff.seconds if self._ready else SHORTEST_POLL_SECONDS

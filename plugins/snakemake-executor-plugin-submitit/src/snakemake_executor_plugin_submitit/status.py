@@ -17,6 +17,7 @@ RESULT_LATENCY_SECONDS = 30
 UNKNOWN_SECONDS = 600
 """How long a scheduler may not know a job before it is taken for lost."""
 GROWTH = 1.5
+SHORTEST_POLL_SECONDS, LONGEST_POLL_SECONDS = 2.0, 30.0
 
 
 class Backoff:
@@ -26,6 +27,16 @@ class Backoff:
         self._shortest = shortest_seconds
         self._longest = max(shortest_seconds, longest_seconds)
         self.seconds = shortest_seconds
+
+    @classmethod
+    def of(cls, asked_seconds: float, asks_scheduler: bool) -> "Backoff":
+        """`asked_seconds`: Snakemake's `--seconds-between-status-checks`. A scheduler is not asked more often than every
+        two seconds for long; jobs on this machine can be."""
+        growing = max(
+            SHORTEST_POLL_SECONDS, asked_seconds, min(LONGEST_POLL_SECONDS, 3 * asked_seconds)
+        )
+        shortest = max(0.1, min(SHORTEST_POLL_SECONDS, asked_seconds))
+        return cls(shortest, growing if asks_scheduler else SHORTEST_POLL_SECONDS)
 
     def reset(self) -> None:
         self.seconds = self._shortest
