@@ -89,7 +89,7 @@ def _said(location: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _options(entry: Entry, before: str = " Options, with defaults: ") -> str:
+def _options(entry: Entry, before: str = " Options: ") -> str:
     options = ", ".join(starmap(_option, entry.options.items()))
     return f"{before}{options}." if options else ""
 

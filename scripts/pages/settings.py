@@ -33,9 +33,11 @@ MODELS = (
 )
 
 MOST_NAMES = 7
-"""A field that takes more names than these has them on another page, which its description names."""
+"""A field that takes more names than these has them elsewhere, where its description says."""
 LARGEST_SHOWN = 10**6
 """Of the bounds above this the page says only that there are some."""
+WITHOUT = "Without: "
+"""In the description of a field that may be left out."""
 KINDS = {"integer": "integer", "number": "number", "string": "text"}
 
 
@@ -59,9 +61,10 @@ def fields(model: type) -> str:
 def _line(name: str, schema: Mapping[str, Any], is_required: bool) -> str:
     shown = not is_required and "$ref" not in schema
     default = schema.get("default")
-    words = "" if not shown else "optional" if default is None else f"default `{_as_yaml(default)}`"
-    in_brackets = "; ".join(filter(None, [_allowed(schema), words]))
     meaning = " ".join(schema["description"].split())
+    optional = "" if WITHOUT in meaning else "optional"
+    words = "" if not shown else optional if default is None else f"default `{_as_yaml(default)}`"
+    in_brackets = "; ".join(filter(None, [_allowed(schema), words]))
     return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {meaning}\n"
 
 

@@ -151,7 +151,8 @@ def test_a_line_of_a_field_says_what_it_takes_and_its_default() -> None:
     assert "- `interval` (default `[never, 1]`): " in lines
     assert "- `strategy` (default `[native]`): " in lines
     assert "- `momentum` (number below 1; default `0.9`): " in lines
-    assert "- `steps_per_epoch` (integer from 1; optional): " in lines
+    assert "- `rank` (integer; optional): " in lines
+    assert "- `steps_per_epoch` (integer from 1): " in lines, "its description says: Without"
     assert "- `lasts_s` (number above 0; default `5`): " in lines
 
 

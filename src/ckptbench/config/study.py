@@ -126,14 +126,11 @@ class Matrix(Section):
     history: Sweep[HistoryName] = Field(default=[WHOLE])
     """`whole`: the run. `again`: a second run of the same seed."""
     faults: Sweep[FaultsSpec] = Field(default=[UNDISTURBED.name], validate_default=True)
-    """[Which failures](#faults-and-recoveries) strike a run. For the resume proof: `killed_between`: killed once between
-    two checkpoints. `killed_inside`: killed once while a checkpoint is written. `killed_thrice`: three kills, of both
-    kinds.
-    """
+    """[Which failures](#faults-and-recoveries) strike a run; `killed_*` are for the [resume proof](#the-resume-proof)."""
     recovery: Sweep[RecoverySpec] = Field(default=[RESTART.name], validate_default=True)
     """How training goes on after a failure."""
     omit: Sweep[OmissionName] = Field(default=[NOTHING])
-    """The part of the state that restarts of killed runs leave out on purpose: negative controls."""
+    """The part of the state that restarts of killed runs leave out on purpose: [negative controls](../docs/determinism.md#negative-controls)."""
     cache: Sweep[CacheName] = Field(default=["warm"])
     """Whether the page cache holds the checkpoint that a killed run restarts from."""
 

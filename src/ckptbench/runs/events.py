@@ -49,7 +49,7 @@ class Phase:
     moment: ClassVar = "when the part ends; the first event of an attempt is `launch`"
     name: Annotated[
         str,
-        "`launch`, to the rank's `main` (Python and NumPy included; between hosts by wall clocks); `meet`, all ranks report to the launcher; `import` of the framework; `join`, its ranks connect; `data`; `build`, network and optimizer; of an attempt that goes on from a checkpoint also `evict` (cells with `cache: cold`), `load` and `first_step`",
+        "`launch`, to the rank's `main` (between hosts by wall clocks); `meet`, all ranks report to the launcher; `import` of the framework; `join`, its ranks connect; `data`; `build`, network and optimizer; of an attempt that goes on from a checkpoint also `evict` (cells with `cache: cold`), `load` and `first_step`",
     ]
     start_ns: Ns
     end_ns: Ns
@@ -160,7 +160,7 @@ class Hold:
     step: Annotated[int, "step of the save for which the loop waited"]
     why: Annotated[
         Literal["update", "save", "removal", "end"],
-        "`update`: the update waited for the capture; `save`: the next save waited for this one; `removal`: it waited for the removal of old versions; `end`: training was over",
+        "`update`: the update, for the capture; `save`: the next save, for this one; `removal`: for the removal of old versions; `end`: training was over",
     ]
     start_ns: Ns
     end_ns: Ns
@@ -196,7 +196,7 @@ class Durable:
     step: Step
     level: str
     synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
-    checked_ns: Annotated[int, "ns, when their checksums, computed at the same time, were known"]
+    checked_ns: Annotated[int, "ns, when their checksums were known"]
     committed_ns: Annotated[int, "ns, when the commit record was on stable storage"]
     files: Annotated[
         list[File],
@@ -206,7 +206,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """Old versions were removed behind training, after the commit of a newer one."""
+    """Old versions were removed behind training."""
 
     moment: ClassVar = "after each removal, by the rank that commits"
     step: Annotated[int, "step of the version that was committed before"]
@@ -222,7 +222,7 @@ class SaveFailed:
     moment: ClassVar = "instead of the events that would have followed"
     step: Step
     at_ns: Ns
-    error: Annotated[str, "type and message of the error"]
+    error: Annotated[str, "its type and message"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +280,7 @@ class Digest:
 class Begun:
     """The first step of the run begins. The seconds of a trace of failures count from here."""
 
-    moment: ClassVar = "in the journal of an injector, once for a run"
+    moment: ClassVar = "in an injector's journal, once for a run"
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
@@ -289,10 +289,10 @@ class Begun:
 class Strike:
     """A failure is about to strike."""
 
-    moment: ClassVar = "in the journal of an injector, just before"
+    moment: ClassVar = "in an injector's journal, just before"
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
     kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk`, `io_error` or `damage`"]
-    attempt: Annotated[int, "the attempt that it strikes, from 1"]
+    attempt: Annotated[int, "that it strikes, from 1"]
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
@@ -301,7 +301,7 @@ class Strike:
 class Struck:
     """A failure has struck: its victims are gone, or go on."""
 
-    moment: ClassVar = "in the journal of an injector, afterwards"
+    moment: ClassVar = "in an injector's journal, afterwards"
     failure: int
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
@@ -311,7 +311,7 @@ class Struck:
 class Rested:
     """Training is over, and no failure strikes this rank any more."""
 
-    moment: ClassVar = "in the journal of an injector, at the end of the last attempt"
+    moment: ClassVar = "in an injector's journal, at the end of the last attempt"
     ahead: Annotated[list[int], "numbers of the failures whose second is still to come"]
     missed: Annotated[list[int], "numbers of those whose step, save or recovery never came"]
     monotonic_ns: Ns
@@ -321,9 +321,7 @@ class Rested:
 class Membership:
     """From the next step on this rank trains with these ranks. Before the first such event of an attempt all ranks do."""
 
-    moment: ClassVar = (
-        "when ranks have been lost and the others go on, and when new ones have joined them"
-    )
+    moment: ClassVar = "when ranks were lost and others go on, and when new ones have joined"
     step: Step
     ranks: Annotated[
         list[int], "their numbers in the run; the first one does what rank 0 does at other times"
@@ -338,7 +336,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regroup:
-    """Other ranks were lost or have joined, and this rank goes on with those that there are."""
+    """Other ranks were lost or have joined, and this rank goes on."""
 
     moment: ClassVar = "when it is ready to go on; after `membership`"
     step: Annotated[int, "completed steps of the whole run after which it goes on"]
@@ -348,7 +346,7 @@ class Regroup:
     ]
     noticed_ns: Annotated[
         int,
-        "ns, when its step failed, when it knew of ranks that join, or when it was ready to join",
+        "ns, when its step failed, or it knew of ranks that join, or was ready to join",
     ]
     agreed_ns: Annotated[int, "ns, when the ranks had agreed on who goes on and after which step"]
     ready_ns: Annotated[int, "ns, when it had the state of that step"]

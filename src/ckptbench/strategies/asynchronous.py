@@ -1,7 +1,5 @@
 """The strategy `async`: rank 0 copies model and optimizer and trains on, while a thread writes the copy.
 
-Where ranks hold shards (`pytorch_fsdp`), every rank does so with its own.
-
 Training waits for the copy alone. The memory is made before training and kept for all saves, because fresh memory costs
 several times the time of a copy.
 """

@@ -1,30 +1,25 @@
 """The strategy `deepfreeze`: shares of all ranks, copied tensor by tensor while the next step already computes.
 
-After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots:
-only the update does, and it waits for what is not copied yet. What the forward pass changes (running statistics, random
-states) is copied at once. A thread of every rank writes its share.
+After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots;
+the update does, and waits for what is not copied yet. What the forward pass changes (running statistics, random states) is
+copied at once.
 
-Where the processors that train must also copy (PyTorch, Horovod over it and Chainer on a CPU), a thread beside them takes
-more of their time than it hides. There the threads that train copy at once, natively: past the caches, with the checksum in
-the same pass (`strategies/copying.c`; `async` copies so too). Where no C compiler was at hand when the environment was made, or
-with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
+On a CPU (PyTorch, Horovod over it and Chainer) a thread beside training takes more of its time than it hides. There the
+threads that train copy at once, natively, with the checksum in the same pass, as in `async`. If the environment was made
+without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
 
-- **Memory** for the copy is made before training and kept. **Files** are written past the page cache over those of a
-  removed version, so one removed version stays on the disk until the run ends (`version-spare.partial`).
+- **Files** are written over those of a removed version: one stays on the disk until the run ends (`version-spare.partial`).
 - **Levels**: `memory` of the node (outlives processes), `node`, a disk of the node, and `shared`, which is
   `checkpoints.folder`. Each option says every how many-th checkpoint goes there, 0 for none, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. Levels are written one after the other, the
-  nearest first, each with a commit of its own. `memory` and `node` keep one version, removed when the run ended well. A
-  restart takes the newest sound version from the nearest level that has it.
-- **Several nodes**: each node holds the shares of its ranks, and every rank sends its files also to a rank of other nodes,
-  so the loss of a node loses no share. `partner` says to how many nodes, 0 for none. The nodes must reach each other by TCP
-  at any port; the bytes are not encrypted. Ranks meet before each save, and nodes keep two versions, so that no step is lost
-  between nodes. Before a restart all nodes check what they hold, agree on the newest step of which every rank's files are
-  left, and put it together in the shared folder.
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. The nearest is written first. `memory` and `node` keep one
+  version, removed when the run ended well. A restart takes the newest sound version, from the nearest level that has it.
+- **Several nodes**: every rank sends its files to as many other nodes as `partner` says. The nodes must reach each other by
+  TCP at any port; the bytes are not encrypted. Nodes keep two versions. A restart puts the newest step of which every rank's
+  files are left together in the shared folder.
 - **Not safe** with an optimizer that updates during the backward pass, nor with modules whose forward pass changes
   parameters (spectral norm).
-- **On a GPU** the update waits for the copy in the device's stream, so a save cannot be part of a CUDA graph.
-- TensorFlow compiles the wait for the copy into its step, so its results are rounded otherwise than with another strategy.
+- **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.
+- TensorFlow compiles the wait into its step, so its results are rounded otherwise than with another strategy.
 """
 
 from __future__ import annotations

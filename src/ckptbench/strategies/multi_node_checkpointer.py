@@ -3,10 +3,8 @@
 It is `chainermn.create_multi_node_checkpointer` of Chainer 7.8.1, called without a trainer as its documentation shows. R
 ranks write R times the bytes, compressed. A version loads on as many ranks as wrote it, or fewer.
 
-- Chainer itself starts anew, without an error, if no step has a file of every rank. Its `maybe_load` loads pickles, so it
-  is never called; nor is `finalize`, which deletes all files.
-- After `maybe_load` the first update broadcasts and drops its gradients, unless `optimizer.is_changed(model)` was called
-  before.
+- Chainer itself starts anew, without an error, if no step has a file of every rank. Its `maybe_load` loads pickles, and
+  `finalize` deletes all files: neither is called.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The strategy `native`: rank 0 writes model and optimizer in the framework's own way while the other ranks wait.
 
 Where ranks hold shards (`pytorch_fsdp`), rank 0 gathers the whole state first, in memory of its host.
-
-Every rank also writes the state that only it has (running statistics, random generators: some hundred kilobytes), so
-that the version holds all that every rank needs to go on.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """The strategy `orbax`: Orbax' AsyncCheckpointer over the framework's arrays, which writes while training goes on.
 
 Orbax (orbax-checkpoint 0.12.8 with JAX 0.10.2) copies the arrays before its `save` returns, and writes the copies in threads.
+Of JAX every rank writes a part of the `jax.Array`s that all hold, and ranks wait for one another when a save begins and when
+it is written. Of TensorFlow rank 0 writes arrays of NumPy, and no other rank waits.
 
-- Of JAX it takes the `jax.Array`s themselves, and every rank writes a part of what all hold. The ranks wait for one another
-  when a save begins and when it is written.
-- Of TensorFlow it takes arrays of NumPy, which rank 0 writes. Nothing waits for other ranks.
-
-- `compression` is Orbax' default, which saves a quarter of the bytes of 197 MB of random weights, and costs twice the
-  processor time.
+- `compression`, Orbax' default, saves a quarter of the bytes of random weights, and costs twice the processor time.
 - Each save takes new memory, and waits for the save before. An error comes from `wait_until_finished` or the next save. It
   syncs nothing.
-- JAX and SciPy add 626 MB to the environment of TensorFlow.
 """
 
 from __future__ import annotations

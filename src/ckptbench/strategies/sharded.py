@@ -1,8 +1,7 @@
 """The strategy `sharded`: every rank writes an equal share of model and optimizer while training waits.
 
-All ranks hold the same model and optimizer, so each of R ranks can write 1/R of the bytes. Large tensors are cut. Where ranks
-hold shards (`pytorch_fsdp`), each writes its own, here and in `async` and `deepfreeze`, and reads no other bytes again. The files
-have the layout of safetensors, as those of `async` and `deepfreeze`.
+Each of R ranks writes 1/R of the bytes; large tensors are cut. Where ranks hold shards (`pytorch_fsdp`), each writes its own,
+here and in `async` and `deepfreeze`, and reads no other bytes again.
 """
 
 from __future__ import annotations

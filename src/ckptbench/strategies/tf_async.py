@@ -1,12 +1,12 @@
 """The strategy `tf_async`: TensorFlow's own asynchronous checkpoint. Rank 0 writes while training goes on.
 
 `tf.train.Checkpoint` of TensorFlow 2.21 with `enable_async=True` copies the variables and writes the copies in a thread of
-its own, which it and the copies keep for all saves. It is made over the raw tf.Variables: over Keras 3's model and
-optimizer, as documented, every save after the first raises `tf.function only supports singleton tf.Variables`.
+its own. It is made over the raw tf.Variables: over Keras 3's model and optimizer, as documented, every save after the first
+raises `tf.function only supports singleton tf.Variables`.
 
-- The first two saves block longer than the others: they make the copies and trace the function that copies.
-- `sync()` raises nothing: an error is reported by the next save. On a CPU a copy can share memory until the next update, so
-  a part of the cost is in the slowdown.
+- The first two saves block longer: they make the copies and trace the function that copies.
+- `sync()` raises nothing: the next save reports an error. On a CPU a copy can share memory until the next update, and costs
+  slower steps.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class Nt3(Source):
     """The 1,120 training and 280 test samples of [CANDLE's benchmark](../docs/names.md#models), with 2 classes.
 
     Each has 60,483 × 1 × 1 values. Download both files from
-    <https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/>. `synthetic: {height: 60483, width: 1, channels: 1, classes: 2, train_samples: 1120, test_samples: 280}`
-    has the same shape without a download.
+    <https://ftp.mcs.anl.gov/pub/candle/public/benchmarks/Pilot1/normal-tumor/>. `deepfreeze.yaml` has
+    synthetic data of this shape.
     """
 
     name = "nt3"

@@ -32,7 +32,7 @@ REMEDY = f"give the path of a text, or of tokens (a {TOKENS} file of nanoGPT), o
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Source):
-    """Sequences of bytes or tokens, with the next one as label. Without `path` no download and no file is needed."""
+    """Sequences of bytes or tokens, with the next one as label."""
 
     name = "text"
     path: str | None = field(

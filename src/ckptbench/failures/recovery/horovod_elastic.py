@@ -1,10 +1,9 @@
 """The recovery `horovod_elastic`: Horovod's `horovodrun` starts the ranks and, after a while, a new one in place of a lost one.
 
-All ranks are on one node. Survivors go back to the last commit in memory, for which every rank copies its state after every
-`commit_steps` steps, and the steps since are done again. The host of a lost rank is barred for 2 to 3 seconds. With three
-ranks or more a survivor may hear of a loss only after `timeout_s`; a rank that waits longer than that in `init` is ended,
-and all start from the newest checkpoint. `horovodrun` ends its ranks on SIGTERM, so a run that a scheduler stops saves no
-last checkpoint.
+All ranks are on one node. Survivors go back to the state that every rank copies in memory after every `commit_steps` steps.
+With three ranks or more a survivor may hear of a loss only after
+`timeout_s`; a rank that waits longer than that in `init` is ended, and all start from the newest checkpoint. `horovodrun`
+ends its ranks on SIGTERM, so a run that a scheduler stops saves no last checkpoint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The recovery `restart`: when a rank dies, all ranks end, and training starts again from the newest sound checkpoint.
 
-Without one it starts from the beginning. The launcher itself restarts a run only after its planned failures. After any other
-death the run has failed. Then a user or a scheduler's requeue must start it again.
+Without one it starts from the beginning. The launcher itself restarts a run only after its planned failures: after any other
+death a user or a scheduler's requeue must start it again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """The strategy `dcp`: every rank writes its part with `torch.distributed.checkpoint.save` while training waits.
 
-DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among them, by bytes, and cuts none; shards are written
-by the rank that holds them. Each rank adds
-a file with the states of its random generators.
+DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among them, by bytes, and cuts none; shards are
+written by the rank that holds them.
 
-- Running statistics are named by rank: under one name, as in the documentation's examples, a version would hold a mix that
-  no rank has had.
-- The saves have a process group of their own. On the group of training, as in the documentation, Gloo mixes up the messages
-  of the two on a CPU.
-- Errors come as a `CheckpointException`, which is no `Exception`: `except Exception` lets it pass. A full disk reads
-  `unexpected pos 704 vs 598`.
-- DCP's index is a pickle. The reader here makes only the types of an index, and refuses values that are no tensors.
-- DCP syncs the index, `.metadata`, before its bytes have left Python's buffer, so an empty file; the store syncs it again.
+- Running statistics are named by rank: under one name, as in the documentation, a version would hold a mix that no rank had.
+- The saves have a process group of their own: on that of training, as in the documentation, Gloo mixes up the messages of
+  the two on a CPU.
+- Errors come as a `CheckpointException`, which `except Exception` lets pass. A full disk reads `unexpected pos 704 vs 598`.
+- The index, `.metadata`, is a pickle; the reader here makes only the types of an index. DCP syncs it before its bytes have
+  left Python's buffer, so an empty file; the store syncs it again.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The strategy `dcp_async`: `torch.distributed.checkpoint.async_save` writes a copy while training goes on.
 
-Every rank copies all that it holds ("staging"). Then DCP divides the writing among the ranks as with [`dcp`](#dcp), whose
-traps it has too. The copy is awaited before the next forward pass, because that changes running statistics.
+Every rank copies all that it holds ("staging"), before the next forward pass, because that changes running statistics. Then
+DCP divides the writing among the ranks as with [`dcp`](#dcp), whose traps it has too.
 
 - `checkpointer`: a `thread` of the rank writes, or a `process` of its own, which gets the copy through shared memory. It
   starts at the first save, which takes seconds longer.
-- `stager`: the memory of the copies is `reused` by all saves, or it is `fresh` in each, as in the documentation's first
-  example, and needs several times the time.
-- `staging`: training waits until the state is copied (`awaited`), or goes on at once (`unawaited`). The second is a
-  negative control: its versions mix tensors of different steps.
-- DCP never ends its writing process. If the rank is killed it goes on to write; here it ends with its rank.
+- `stager`: the memory of the copies is `reused`, or it is `fresh` in each save, as in the documentation's first example,
+  which takes several times as long.
+- `staging`: training waits until the state is copied (`awaited`), or goes on at once (`unawaited`): a negative control,
+  whose versions mix tensors of different steps.
+- DCP's writing process writes on if the rank is killed; here it ends with its rank.
 - With more than about 1,000 tensors and `ulimit -n 1024` the process fails with `Too many open files`.
 """
 

@@ -1,15 +1,14 @@
 """The strategy `torch_checkpointing`: Meta's library of that name. Rank 0 writes while training goes on.
 
 Its 0.1.1 copies model and optimizer into shared memory in a thread, beside the forward and backward pass, and the update
-waits for the copy, as under `CheckpointManager.lock`. A process writes the copy with `torch.save`. The documentation has
-every rank save all that it holds, which would write model and optimizer once a rank.
+waits for the copy, as under `CheckpointManager.lock`. A process writes it with `torch.save`. As documented, every rank would
+save all that it holds.
 
-- The forward pass changes running statistics while they are copied, and the documentation's examples let it: their versions
-  hold statistics of the next step. Here each rank copies its own at once, and writes them as it does for `native`.
-- The thread that copies has OpenMP start threads a second time, and from then on every step is slower, not only those beside
-  a save. `staging: blocking` copies on the training thread, which starts none, and training waits. `beside` is the default.
-- `O_DIRECT`, its default, fails on ext4 with `Invalid argument`, as its writes are not aligned. It is off here.
-- It syncs nothing. Its own meeting of ranks and renaming are off, as the store does both.
+- The forward pass changes running statistics while they are copied: versions of the documentation's examples hold statistics
+  of the next step. Here each rank copies its own at once.
+- The thread that copies has OpenMP start threads a second time: from then on every step is slower. With `staging: blocking`
+  the training thread copies, which starts none, and training waits.
+- `O_DIRECT`, its default, is off here: on ext4 it fails with `Invalid argument`. It syncs nothing.
 - Its reader unpickles whatever it finds, and puts a tensor of another shape into yours where PyTorch can repeat it, even
   with `strict`. Here `torch.load` reads with `weights_only`, and shapes are checked.
 """

@@ -1,13 +1,12 @@
 """The strategy `torchsnapshot`: `torchsnapshot.Snapshot.async_take` copies the state and writes it while training goes on.
 
 Every rank copies and writes, in threads of torchsnapshot 0.1.0, its part of what all ranks hold: everything is marked as
-replicated, on a process group of its own. The documentation's first example marks nothing: then every rank writes all,
-without a warning, and a version of one rank cannot be loaded by two. Small tensors lie together in files `batched/<random
-name>`; `.snapshot_metadata` says where each lies.
+replicated. The documentation's first example marks nothing: then every rank writes all,
+without a warning, and a version of one rank cannot be loaded by two.
 
 - A restore does not notice tensors that the version lacks, nor a file that is too short; the strategy checks both. It hangs
   if only some ranks restore a part.
-- An error in the background is seen only by who calls `wait`. Here it is an error of the next save on every rank.
+- Only `wait` tells of an error in the background. Here it is an error of the next save on every rank.
 - It syncs nothing, and takes new memory for each copy.
 """
 
