@@ -211,10 +211,14 @@ def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Va
     for _, end in pipes:
         end.close()  # so that the death of a rank ends its pipe
     variant = Variant([each.pid or 0 for each in ranks], [asking for asking, _ in pipes])
-    yield variant
-    variant.all("close")
-    for each in ranks:
-        each.join()
+    try:
+        yield variant
+        variant.all("close")
+    finally:
+        for asking, _ in pipes:
+            asking.close()  # a rank that still waits ends
+        for each in ranks:
+            each.join()
 
 
 def _rank(
@@ -277,7 +281,10 @@ class Bench:
         if self._saver is not None:
             self._saver.settle()
         self._framework.barrier()
-        return time.perf_counter() - started
+        took_s = time.perf_counter() - started
+        if self._options.device == "cuda":
+            torch.cuda.empty_cache()  # the variants share the GPU's memory
+        return took_s
 
     def save_idle(self) -> None:
         if self._saver is not None:

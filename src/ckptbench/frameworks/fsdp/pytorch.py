@@ -39,7 +39,9 @@ class PyTorchFsdp(PyTorch):
 
     def _connect(self) -> None:
         if self._world.world_size == 1:
-            dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+            # DCP's asynchronous saves need a backend of the CPU as well.
+            backend = "cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         super()._connect()
         self._mesh = init_device_mesh(self._device.type, (self._world.world_size,))
 
