@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,13 @@ def try_to_remove(path: Path, *, first: str | None = None) -> OSError | None:
     `first` in it goes before all others; where it cannot, all stay.
     """
     if not os.path.isdir(path) or path.is_symlink():
-        return _first_of(_remove_file(path))
+        return _remove_file(path)
     errors = _remove_tree(path, first)
     if any(isinstance(error, PermissionError) for error in errors):
-        try:
+        with suppress(OSError):  # this user may not change modes either: the first error says it
             _allow_removal(path)
-        except OSError:
-            return _first_of(
-                errors
-            )  # this user may not change modes either: the first error says it
-        errors = _remove_tree(path, first)
-    return _first_of(errors)
+            errors = _remove_tree(path, first)
+    return next(iter(errors), None)
 
 
 def remove_or_warn(path: Path) -> bool:
@@ -67,25 +64,20 @@ def make_way(path: Path, *, first: str | None = None) -> tuple[Path, OSError] | 
     return None if error is None else (put_away(path), error)
 
 
-def _first_of(errors: list[OSError]) -> OSError | None:
-    return errors[0] if errors else None
-
-
-def _remove_file(path: Path) -> list[OSError]:
+def _remove_file(path: Path) -> OSError | None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        return [error]
-    return []
+        return error
+    return None
 
 
 def _remove_tree(folder: Path, first: str | None) -> list[OSError]:
     """Remove all that can be removed. Returns the errors in order, each with a whole path."""
     errors: list[OSError] = []
-    if first is not None and not os.path.isdir(folder / first):
-        errors += _remove_file(folder / first)
-    if errors:
-        return errors
+    begins = first is not None and not os.path.isdir(folder / first)
+    if begins and (error := _remove_file(folder / str(first))):
+        return [error]
 
     def note(_: Any, path: str, found: tuple[Any, BaseException, Any]) -> None:
         error = found[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
@@ -135,28 +135,13 @@ class Matrix(Section):
     """Whether the page cache holds the checkpoint that a killed run restarts from."""
 
 
-class Selection(Section):
-    """Cells to drop: those that match every field given, where a list matches any of its values. Or cells to add: the product of
-    the lists, with the first value of the axis where a field is left out.
-    """
-
-    framework: Frameworks | None = None
-    model: Sweep[ModelName] | None = None
-    dataset: Sweep[DatasetName] | None = None
-    ranks: Sweep[Count] | None = None
-    batch_size: Sweep[Count] | None = None
-    epochs: Sweep[Count] | None = None
-    optimizer: Sweep[OptimizerName] | None = None
-    precision: Sweep[PrecisionName] | None = None
-    strategy: Sweep[StrategySpec] | None = None
-    format: Sweep[FormatName] | None = None
-    interval: Sweep[IntervalText] | None = None
-    deterministic: Sweep[Flag] | None = None
-    history: Sweep[HistoryName] | None = None
-    faults: Sweep[FaultsSpec] | None = None
-    recovery: Sweep[RecoverySpec] | None = None
-    omit: Sweep[OmissionName] | None = None
-    cache: Sweep[CacheName] | None = None
+Selection: Any = create_model(
+    "Selection",
+    __base__=Section,
+    __doc__="Cells to drop: those that match every field given, where a list matches any of its values. Or cells to add: the product of "
+    "the lists, with the first value of the axis where a field is left out.",
+    **{axis: (kind | None, None) for axis, kind in get_type_hints(Matrix, include_extras=True).items() if axis in Matrix.model_fields},  # type: ignore[call-overload]
+)  # fmt: skip
 
 
 class TrainingSection(Section):
