@@ -24,6 +24,7 @@ from ckptbench.matrix.networks.layers import (
 DEVIATION = 0.02
 """Standard deviation of initial weights. In projections onto a residual it is divided by sqrt(2 * layers): GPT-2, section 2.3."""
 EMBEDDING = "tokens"
+GPT2_VOCABULARY = 50_257
 
 
 def gpt2(tokens: tuple[int], classes: int) -> Network:
@@ -32,12 +33,14 @@ def gpt2(tokens: tuple[int], classes: int) -> Network:
     It has 12 layers of width 768, a vocabulary of 50,257 and at most 1,024 tokens, whatever the dataset has. Without
     dropout, as in nanoGPT's pretraining.
     """
-    return _gpt("gpt2", tokens, classes, vocabulary=50_257, most=1024, layers=12, heads=12)
+    _check("gpt2", tokens, classes, vocabulary=GPT2_VOCABULARY, most=1024)
+    return gpt(vocabulary=GPT2_VOCABULARY, most=1024, width=768, layers=12, heads=12)
 
 
 def gpt2_medium(tokens: tuple[int], classes: int) -> Network:
     """GPT-2 medium: as `gpt2`, with 24 layers of width 1,024: 354,823,168 parameters."""
-    return _gpt("gpt2_medium", tokens, classes, vocabulary=50_257, most=1024, layers=24, heads=16)
+    _check("gpt2_medium", tokens, classes, vocabulary=GPT2_VOCABULARY, most=1024)
+    return gpt(vocabulary=GPT2_VOCABULARY, most=1024, width=1024, layers=24, heads=16)
 
 
 def gpt_baby(tokens: tuple[int], classes: int) -> Network:
@@ -46,9 +49,8 @@ def gpt_baby(tokens: tuple[int], classes: int) -> Network:
     The vocabulary is that of the dataset: 10,745,088 parameters with nanoGPT's 65 characters, 10,818,432 with bytes. It
     takes at most 256 tokens. Attention weights have no dropout.
     """
-    return _gpt(
-        "gpt_baby", tokens, classes, vocabulary=classes, most=256, layers=6, heads=6, bias=False, dropout=0.2
-    )  # fmt: skip
+    _check("gpt_baby", tokens, classes, vocabulary=classes, most=256)
+    return gpt(vocabulary=classes, most=256, width=384, layers=6, heads=6, bias=False, dropout=0.2)
 
 
 def llama_debug(tokens: tuple[int], classes: int) -> Network:
@@ -64,23 +66,17 @@ def llama_debug(tokens: tuple[int], classes: int) -> Network:
     for number in range(layers):
         name = f"layer{number}"
         stack += [
-            Residual(
-                (
-                    RmsNorm(name=f"{name}.attention_norm", width=width),
-                    _dense(f"{name}.qkv", width, 3 * width, bias=False),
-                    Attention(heads=16, rotary=500_000.0),
-                    _dense(f"{name}.attention_out", width, width, bias=False, layers=layers),
-                ),
-                relu=False,
+            _added(
+                RmsNorm(name=f"{name}.attention_norm", width=width),
+                _dense(f"{name}.qkv", width, 3 * width, bias=False),
+                Attention(heads=16, rotary=500_000.0),
+                _dense(f"{name}.attention_out", width, width, bias=False, layers=layers),
             ),
-            Residual(
-                (
-                    RmsNorm(name=f"{name}.feed_forward_norm", width=width),
-                    _dense(f"{name}.gate_up", width, 2 * hidden, bias=False),
-                    SwiGlu(),
-                    _dense(f"{name}.down", hidden, width, bias=False, layers=layers),
-                ),
-                relu=False,
+            _added(
+                RmsNorm(name=f"{name}.feed_forward_norm", width=width),
+                _dense(f"{name}.gate_up", width, 2 * hidden, bias=False),
+                SwiGlu(),
+                _dense(f"{name}.down", hidden, width, bias=False, layers=layers),
             ),
         ]
     stack += [
@@ -88,31 +84,6 @@ def llama_debug(tokens: tuple[int], classes: int) -> Network:
         _dense("head", width, vocabulary, bias=False),
     ]
     return Network(tuple(stack))
-
-
-def _gpt(
-    model: str,
-    tokens: tuple[int],
-    classes: int,
-    *,
-    vocabulary: int,
-    most: int,
-    layers: int,
-    heads: int,
-    bias: bool = True,
-    dropout: float = 0.0,
-) -> Network:
-    """A GPT whose heads are 64 wide."""
-    _check(model, tokens, classes, vocabulary=vocabulary, most=most)
-    return gpt(
-        vocabulary=vocabulary,
-        most=most,
-        width=64 * heads,
-        layers=layers,
-        heads=heads,
-        bias=bias,
-        dropout=dropout,
-    )
 
 
 def gpt(
@@ -135,29 +106,28 @@ def gpt(
     for number in range(layers):
         name = f"layer{number}"
         stack += [
-            Residual(
-                (
-                    LayerNorm(name=f"{name}.norm1", width=width, bias=bias),
-                    _dense(f"{name}.qkv", width, 3 * width, bias=bias),
-                    Attention(heads=heads),
-                    _dense(f"{name}.attention_out", width, width, bias=bias, layers=layers),
-                    *dropped,
-                ),
-                relu=False,
+            _added(
+                LayerNorm(name=f"{name}.norm1", width=width, bias=bias),
+                _dense(f"{name}.qkv", width, 3 * width, bias=bias),
+                Attention(heads=heads),
+                _dense(f"{name}.attention_out", width, width, bias=bias, layers=layers),
+                *dropped,
             ),
-            Residual(
-                (
-                    LayerNorm(name=f"{name}.norm2", width=width, bias=bias),
-                    _dense(f"{name}.up", width, 4 * width, bias=bias),
-                    Gelu(),
-                    _dense(f"{name}.down", 4 * width, width, bias=bias, layers=layers),
-                    *dropped,
-                ),
-                relu=False,
+            _added(
+                LayerNorm(name=f"{name}.norm2", width=width, bias=bias),
+                _dense(f"{name}.up", width, 4 * width, bias=bias),
+                Gelu(),
+                _dense(f"{name}.down", 4 * width, width, bias=bias, layers=layers),
+                *dropped,
             ),
         ]
     stack += [LayerNorm(name="norm", width=width, bias=bias), TiedHead(EMBEDDING)]
     return Network(tuple(stack))
+
+
+def _added(*layers: Layer) -> Residual:
+    """Layers whose output is added to their input."""
+    return Residual(layers, relu=False)
 
 
 def _dense(name: str, inputs: int, outputs: int, *, bias: bool, layers: int | None = None) -> Dense:
