@@ -211,13 +211,11 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
 
 def _missing(given: GivenCosts) -> Iterator[FieldError]:
     """Times that nothing tells."""
-    if given.storage is None:
-        for index, saved in enumerate(given.strategies):
-            if saved.stall_s is None:
-                yield FieldError(("strategies", index, "stall_s"), f"{HELP}, or say in storage what it follows from")  # fmt: skip
-        for index, recovered in enumerate(given.recoveries):
-            if recovered.down_s is None:
-                yield FieldError(("recoveries", index, "down_s"), f"{HELP}, or say in storage what it follows from")  # fmt: skip
+    for kind, field in (("strategies", "stall_s"), ("recoveries", "down_s")):
+        for index, each in enumerate(getattr(given, kind)):
+            if given.storage is None and getattr(each, field) is None:
+                words = f"{HELP}, or say in storage what it follows from"
+                yield FieldError((kind, index, field), words)
 
 
 def _completed(given: GivenCosts) -> GivenCosts:
