@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.analysis.tables.columns import SETUP
+from ckptbench.analysis.tables.columns import MACHINE_COLUMNS, MEASURED_ON, SETUP
 from ckptbench.analysis.tables.grouping import continued, groups
 from ckptbench.analysis.tables.schema import Column, Table
 
@@ -17,13 +17,8 @@ PROVENANCE = Table(
     "One row a machine, device, file system and source revision.",
     ("measured_on", "host", "device", "first_date", "revision", "checkpoint_file_system", "cpu", "cores"),
     (
-        Column("measured_on", "text", "", "cpu or gpu"),
-        Column("device", "text", "", "`cpu`, or the model of the GPU"),
-        Column("host", "text", "", "name of the machine"),
-        Column("cpu", "text", "", "model of the CPU"),
-        Column("cores", "integer", "1", "CPU cores that the run could use"),
-        Column("checkpoint_file_system", "text", "", "type of the file system that took the checkpoints"),
-        Column("revision", "text", "", "of the study's source, missing outside of git"),
+        MEASURED_ON,
+        *MACHINE_COLUMNS,
         Column("dirty", "flag", "", "whether any run had source changes that were not committed"),
         Column("first_date", "text", "", "UTC day on which the first run began"),
         Column("last_date", "text", "", "UTC day on which the last run ended"),
@@ -37,15 +32,7 @@ PROVENANCE = Table(
 )  # fmt: skip
 
 
-MACHINE = (
-    "measured_on",
-    "device",
-    "host",
-    "cpu",
-    "cores",
-    "checkpoint_file_system",
-    "revision",
-)
+MACHINE = (MEASURED_ON.name, *(column.name for column in MACHINE_COLUMNS))
 
 
 def provenance(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

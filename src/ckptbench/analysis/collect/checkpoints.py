@@ -9,7 +9,18 @@ import pandas as pd
 
 from ckptbench.analysis.collect.rank_events import duration_s, rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.columns import EPOCH, LEVELS_REACHED, PLACE, RANK, RUN, STEADY
+from ckptbench.analysis.tables.columns import (
+    EPOCH,
+    HOLD_COLUMNS,
+    LEVELS_REACHED,
+    PLACE,
+    RANK,
+    RUN,
+    SAVED_STEP,
+    START_NS,
+    STEADY,
+    WRITING_COLUMNS,
+)
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
 from ckptbench.runs.events import Save
@@ -23,21 +34,16 @@ CHECKPOINTS = Table(
         RUN,
         RANK,
         EPOCH,
-        Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        SAVED_STEP,
         PLACE,
         STEADY,
         LEVELS_REACHED,
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        START_NS,
         Column("stall_s", "number", "s", "the training loop was blocked: by the save, and by later waits of this training for it"),
         Column("save_s", "number", "s", "of the stall: the save itself"),
-        Column("update_hold_s", "number", "s", "of the stall: updates waited for the capture"),
-        Column("save_hold_s", "number", "s", "no part of the stall: the next save waited for this one"),
-        Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
+        *HOLD_COLUMNS,
         Column("writes", "flag", "", "whether the rank committed, at the farthest of the levels"),
-        Column("write_s", "number", "s", "until the framework's own write returned"),
-        Column("sync_s", "number", "s", "from then until the files were on stable storage"),
-        Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
-        Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
+        *WRITING_COLUMNS,
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
         Column("ended_s", "number", "s", "from the start until the save and the removal after it had ended"),
         Column("bytes", "count", "bytes", "of all files that it committed there, copies on other nodes included"),

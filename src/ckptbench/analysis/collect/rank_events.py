@@ -9,7 +9,7 @@ from typing import Protocol
 import pandas as pd
 
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, RANK, RUN
+from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, RANK, RUN, START_NS
 from ckptbench.analysis.tables.schema import Column, Row, Table
 
 EPOCHS = Table(
@@ -20,7 +20,7 @@ EPOCHS = Table(
         RUN,
         RANK,
         EPOCH,
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        START_NS,
         Column(
             "duration_s",
             "number",
@@ -40,7 +40,7 @@ EVALUATIONS = Table(
         RUN,
         RANK,
         EPOCH,
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        START_NS,
         Column("duration_s", "number", "s", "outside of every training time"),
         Column("samples", "integer", "samples", "of the shard"),
         Column("loss_sum", "number", "1", "sum of the cross-entropies of the shard"),
@@ -58,7 +58,7 @@ PHASES = Table(
         Column("node", "text", "", "name of the rank's host"),
         ATTEMPT,
         Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        START_NS,
         Column("duration_s", "number", "s", ""),
         Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts"),
         Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),

@@ -11,7 +11,14 @@ import pandas as pd
 
 from ckptbench.analysis.collect.asked import Asked, check_asked, check_datasets
 from ckptbench.analysis.collect.run_folder import INCONSISTENT, Run, consistent_files
-from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS, STRATEGY_COLUMNS
+from ckptbench.analysis.tables.columns import (
+    MACHINE_COLUMNS,
+    REPEAT,
+    RUN,
+    SETUP_COLUMNS,
+    STATE_COLUMNS,
+    STRATEGY_COLUMNS,
+)
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.cell import CHOSEN_LATER
@@ -27,82 +34,32 @@ RUNS = Table(
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
-        Column(
-            "reference",
-            "text",
-            "",
-            "id of the cell's uninterrupted run",
-        ),
-        Column(
-            "baseline",
-            "text",
-            "",
-            "id of the cell's baseline",
-        ),
+        Column("reference", "text", "", "id of the cell's uninterrupted run"),
+        Column("baseline", "text", "", "id of the cell's baseline"),
         *STRATEGY_COLUMNS,
         Column("seed", "integer", "1", "of weights, data order and random draws"),
         Column("attempts", "integer", "1", "1: never gone on from a checkpoint"),
         Column("requeues", "integer", "1", "times that its scheduler stopped and requeued it"),
-        Column(
-            "timing_valid",
-            "flag",
-            "",
-            "false where the run was resumed or requeued: no timing table reads it",
-        ),
+        Column("timing_valid", "flag", "", "false where the run was resumed or requeued: no timing table reads it"),
         Column("started", "time", "UTC", "when the first attempt began"),
         Column("ended", "time", "UTC", "when the last attempt ended"),
-        Column(
-            "duration_s",
-            "number",
-            "s",
-            "of the whole run, as its launcher saw it",
-        ),
+        Column("duration_s", "number", "s", "of the whole run, as its launcher saw it"),
         Column("steps", "integer", "1", "of the whole run"),
         Column("steps_per_epoch", "integer", "1", "of every rank"),
         Column("warmup_steps", "integer", "1", "first steps, left out of rates and overheads"),
-        Column(
-            "state_model_bytes",
-            "integer",
-            "bytes",
-            "parameters: what the state must have",
-        ),
-        Column(
-            "wall_s",
-            "number",
-            "s",
-            "from the start of the first step to the end of the last evaluation, on rank 0 or a rank that went on; missing where the wall clocks of two hosts disagree",
-        ),
-        Column(
-            "state_optimizer_bytes",
-            "integer",
-            "bytes",
-            "momentum, or both moments: what the state must have",
-        ),
-        Column("state_second_moments_bytes", "integer", "bytes", "of these: second moments"),
-        Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
-        Column("device", "text", "", "`cpu`, or the model of the GPU"),
-        Column("host", "text", "", "name of the machine; of several, that of the launcher"),
+        Column("wall_s", "number", "s", "from the start of the first step to the end of the last evaluation, on rank 0 or a rank that went on; missing where the wall clocks of two hosts disagree"),
+        *STATE_COLUMNS,
+        *MACHINE_COLUMNS,
         Column("nodes", "integer", "1", "machines that the ranks were spread over"),
-        Column("cpu", "text", "", "model of the CPU"),
-        Column(
-            "cores", "integer", "1", "CPU cores of the launcher's machine that the run could use"
-        ),
         Column("memory_bytes", "integer", "bytes", "main memory of the machine"),
         Column("gpus", "text", "", "models of all GPUs of the machine"),
         Column("kernel", "text", "", "release of the operating system's kernel"),
-        Column(
-            "checkpoint_file_system",
-            "text",
-            "",
-            "type of the file system that took the checkpoints",
-        ),
         Column("scheduler_job", "text", "", "id of the scheduler's job, missing without one"),
         Column("lock_sha256", "text", "", "of the lock file of the environment"),
-        Column("revision", "text", "", "of the study's source, missing outside of git"),
         Column("dirty", "verdict", "", "whether the source had changes that were not committed"),
         Column("versions", "text", "", "JSON object: version by package"),
     ),
-)
+)  # fmt: skip
 
 
 def collect(folders: Iterable[Path], asked: Asked | None = None) -> dict[str, pd.DataFrame]:

@@ -8,7 +8,15 @@ import pandas as pd
 
 from ckptbench.analysis.collect.rank_events import rank_rows
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.columns import LEVEL, RANK, RUN, SPAN_KIND, WHY
+from ckptbench.analysis.tables.columns import (
+    LEVEL,
+    RANK,
+    RUN,
+    SAVED_STEP,
+    SPAN_KIND,
+    START_NS,
+    WHY,
+)
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
 from ckptbench.runs.events import Durable, Save, Written
@@ -21,11 +29,11 @@ SPANS = Table(
     (
         RUN,
         RANK,
-        Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        SAVED_STEP,
         SPAN_KIND,
         WHY,
         LEVEL,
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        START_NS,
         Column("end_ns", "integer", "ns", "the same clock"),
     ),
 )

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.run_folder import RankRun, Run
-from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN
+from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN, START_NS
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.runs.trace import Floats
 
@@ -23,7 +23,7 @@ STEPS = Table(
         RANK,
         EPOCH,
         Column("step", "integer", "1", "index in the whole run, from 0"),
-        Column("start_ns", "integer", "ns", "monotonic clock of the rank's host"),
+        START_NS,
         Column("duration_s", "number", "s", "of loading the batch, forward, backward, averaging and update"),
         Column("wait_s", "number", "s", "from what came before to the start; NaN in a run that was resumed, or in which ranks were lost or joined"),
         Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),

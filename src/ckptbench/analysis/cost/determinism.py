@@ -11,7 +11,7 @@ from ckptbench.analysis.cost.estimates import paired
 from ckptbench.analysis.cost.overhead import on_same_machine
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
-from ckptbench.analysis.tables.columns import SYSTEM_COLUMNS
+from ckptbench.analysis.tables.columns import NOTE, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.matrix.interval import NEVER
@@ -29,7 +29,7 @@ DETERMINISM_COST = Table(
         Column("time_s", "number", "s", "training time in deterministic mode, mean over repeats"),
         Column("default_s", "number", "s", "training time in default mode, mean over repeats"),
         *with_ends("cost", "1", "(time - default) / default, paired by repeat"),
-        Column("note", "text", "", "what to know before quoting the row"),
+        NOTE,
     ),
 )
 

@@ -18,7 +18,7 @@ from ckptbench.analysis.cost.estimates import (
 )
 from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
 from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
-from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM
+from ckptbench.analysis.tables.columns import NOTE, REPEATS, SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.interval import NEVER
@@ -32,7 +32,7 @@ OVERHEAD = Table(
     (
         *SETUP_COLUMNS,
         Column("steps_per_epoch", "integer", "1", "steps in one epoch"),
-        Column("repeats", "integer", "1", "runs with valid timing"),
+        REPEATS,
         Column("paired_repeats", "integer", "1", "of these, repeats whose baseline ran too"),
         Column("checkpoints", "integer", "1", "after the warm-up, over all repeats"),
         Column("time_s", "number", "s", "training time, mean over the paired repeats"),
@@ -44,7 +44,7 @@ OVERHEAD = Table(
         Column("levels", "text", "", "number of checkpoints at each level; empty if all are at `shared` alone"),
         *with_ends("in_run_steady", "1", "`in_run`, if every checkpoint cost what those of the steady state do; a long training pays this"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
-        Column("note", "text", "", "what to know before quoting the row"),
+        NOTE,
     ),
 )  # fmt: skip
 

@@ -24,7 +24,13 @@ from ckptbench.analysis.cost.statistics import (
     estimates,
 )
 from ckptbench.analysis.cost.times import run_times, with_valid_timing
-from ckptbench.analysis.tables.columns import SETUP, SETUP_COLUMNS, SYSTEM, SYSTEM_COLUMNS
+from ckptbench.analysis.tables.columns import (
+    REPEATS,
+    SETUP,
+    SETUP_COLUMNS,
+    SYSTEM,
+    SYSTEM_COLUMNS,
+)
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.interval import NEVER
@@ -36,7 +42,7 @@ SCALING = Table(
     SYSTEM,
     (
         *SYSTEM_COLUMNS,
-        Column("repeats", "integer", "1", "runs with valid timing"),
+        REPEATS,
         Column("steps", "integer", "1", "timed steps over all repeats"),
         *with_ends("images_per_s", "images/s", "of all ranks together"),
         Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
@@ -52,7 +58,7 @@ CHECKPOINT_COST = Table(
     SETUP,
     (
         *SETUP_COLUMNS,
-        Column("repeats", "integer", "1", "runs with valid timing"),
+        REPEATS,
         Column("checkpoints", "integer", "1", "of which stall_s tells, over all repeats"),
         Column(
             "steady",

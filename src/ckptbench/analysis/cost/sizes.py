@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.cost.stall import reached_shared
-from ckptbench.analysis.tables.columns import SETUP_COLUMNS
+from ckptbench.analysis.tables.columns import SETUP_COLUMNS, STATE_COLUMNS
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.registry import WHOLE
@@ -30,10 +30,7 @@ SIZES = Table(
         Column("constant", "flag", "", "whether all versions have the same size"),
         Column("main_bytes", "number", "bytes", "of the files in the framework's format, median"),
         Column("rank_bytes", "number", "bytes", "of the files that hold each rank's own state, median"),
-        Column("state_model_bytes", "integer", "bytes", "parameters: what the state must have"),
-        Column("state_optimizer_bytes", "integer", "bytes", "momentum, or both moments: what the state must have"),
-        Column("state_second_moments_bytes", "integer", "bytes", "of these: second moments"),
-        Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
+        *STATE_COLUMNS,
         Column("ratio", "number", "1", "bytes / all that the state must have"),
     ),
 )  # fmt: skip

@@ -11,13 +11,16 @@ from ckptbench.analysis.cost.statistics import PerRepeat
 from ckptbench.analysis.cost.times import with_valid_timing
 from ckptbench.analysis.tables.columns import (
     EPOCH,
+    HOLD_COLUMNS,
     LEVELS_REACHED,
     PLACE,
     REPEAT,
     RUN,
+    SAVED_STEP,
     SETUP,
     SETUP_COLUMNS,
     STEADY,
+    WRITING_COLUMNS,
 )
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.levels import SHARED
@@ -31,7 +34,7 @@ STALL = Table(
         *SETUP_COLUMNS,
         REPEAT,
         EPOCH,
-        Column("step", "integer", "1", "completed steps that the checkpoint holds"),
+        SAVED_STEP,
         PLACE,
         STEADY,
         LEVELS_REACHED,
@@ -39,13 +42,8 @@ STALL = Table(
         Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; else the capture is"),
         Column("stall_s", "number", "s", "the training loop was blocked, on the rank for which this and `save_hold_s` were the longest"),
         Column("capture_s", "number", "s", "of the stall: the save itself, where the strategy does not block; else 0"),
-        Column("write_s", "number", "s", "until the framework's own write returned"),
-        Column("sync_s", "number", "s", "from then until the files were on stable storage"),
-        Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
-        Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
-        Column("update_hold_s", "number", "s", "of the stall: updates waited for the capture"),
-        Column("save_hold_s", "number", "s", "no part of the stall: the next save waited for this one"),
-        Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
+        *WRITING_COLUMNS,
+        *HOLD_COLUMNS,
         Column("wait_s", "number", "s", "of the stall: ranks waited for one another"),
         Column("durable_s", "number", "s", "from the start until the version was committed at the farthest of its levels"),
         Column("bytes", "count", "bytes", "of all files of this version"),

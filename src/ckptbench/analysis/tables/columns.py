@@ -25,6 +25,7 @@ def _with_spec(column: Column) -> tuple[Column, Column, Column]:
     )
 
 
+MEASURED_ON = Column("measured_on", "text", "", "what computed in fact: cpu or gpu")
 SYSTEM_COLUMNS = (
     Column("framework", "text", "", ", ".join(FRAMEWORKS)),
     Column("model", "text", "", "the network"),
@@ -36,7 +37,7 @@ SYSTEM_COLUMNS = (
     Column("precision", "text", "", "of products: fp32 or bf16"),
     Column("deterministic", "flag", "", "whether the framework's deterministic mode was on"),
     Column("accelerator", "text", "", "what the cell asks for: cpu or cuda"),
-    Column("measured_on", "text", "", "what computed in fact: cpu or gpu"),
+    MEASURED_ON,
 )
 """Columns in which a cell and its baseline are equal."""
 CHECKPOINT_COLUMNS = (
@@ -79,6 +80,36 @@ SYSTEM = tuple(column.name for column in SYSTEM_COLUMNS)
 RECOVERY = tuple(column.name for column in RECOVERY_COLUMNS)
 SETUP = tuple(column.name for column in SETUP_COLUMNS)
 
+MACHINE_COLUMNS = (
+    Column("device", "text", "", "`cpu`, or the model of the GPU"),
+    Column("host", "text", "", "name of the machine; of several, that of the launcher"),
+    Column("cpu", "text", "", "model of the CPU"),
+    Column("cores", "integer", "1", "CPU cores of the launcher's machine that the run could use"),
+    Column("checkpoint_file_system", "text", "", "type of the file system that took the checkpoints"),
+    Column("revision", "text", "", "of the study's source, missing outside of git"),
+)  # fmt: skip
+"""Where a run was measured, and by what."""
+STATE_COLUMNS = (
+    Column("state_model_bytes", "integer", "bytes", "parameters: what the state must have"),
+    Column("state_optimizer_bytes", "integer", "bytes", "momentum, or both moments: what the state must have"),
+    Column("state_second_moments_bytes", "integer", "bytes", "of these: second moments"),
+    Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
+)  # fmt: skip
+REPEATS = Column("repeats", "integer", "1", "runs with valid timing")
+NOTE = Column("note", "text", "", "what to know before quoting the row")
+START_NS = Column("start_ns", "integer", "ns", "monotonic clock of the rank's host")
+SAVED_STEP = Column("step", "integer", "1", "completed steps that the checkpoint holds")
+HOLD_COLUMNS = (
+    Column("update_hold_s", "number", "s", "of the stall: updates waited for the capture"),
+    Column("save_hold_s", "number", "s", "no part of the stall: the next save waited for this one"),
+    Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
+)  # fmt: skip
+WRITING_COLUMNS = (
+    Column("write_s", "number", "s", "until the framework's own write returned"),
+    Column("sync_s", "number", "s", "from then until the files were on stable storage"),
+    Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
+    Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
+)  # fmt: skip
 PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")
 STEADY = Column(
     "steady",
