@@ -15,10 +15,10 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from ckptbench.analysis.tables.store import read_tables, write_tables  # noqa: E402
 from ckptbench.audit.calibration import Size  # noqa: E402
+from ckptbench.audit.check import audit  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.page import page  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
-from ckptbench.audit.table import audit  # noqa: E402
 from ckptbench.common.scripting import parser_of, run, write_text  # noqa: E402
 from ckptbench.environments.lock_file import pinned_sha256  # noqa: E402
 

@@ -19,10 +19,9 @@ from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.tables.registry import AUDITED
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.audit import calibration, recorder_cost, storage, study
-from ckptbench.audit.check import Check, Question, exactly
+from ckptbench.audit.check import Check, Question, audit, exactly
 from ckptbench.audit.machine import audit_machine
 from ckptbench.audit.page import page
-from ckptbench.audit.table import audit
 from ckptbench.common import page_cache
 from ckptbench.common.block_device import BlockDevice, device_of
 from ckptbench.common.errors import CheckpointError, ConfigError

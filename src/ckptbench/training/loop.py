@@ -28,10 +28,10 @@ from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.ablation import Ablation
+from ckptbench.training.digest import StateDigester
 from ckptbench.training.evaluation import evaluate, predict_as_often
 from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
-from ckptbench.training.state_digester import StateDigester
 from ckptbench.world.link import Link
 from ckptbench.world.ranks import RankContext, world_among
 
