@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.dataset import Dataset
+from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.order import (
     Share,
     epoch_order,
@@ -31,6 +31,11 @@ def test_an_opened_dataset_knows_its_shape(folder: Path) -> None:
     assert (dataset.name, dataset.sample_shape, dataset.classes) == ("synthetic", (6, 5, 2), 4)
     assert dataset.train_images.shape == (40, 6, 5, 2)
     assert dataset.test_labels.shape == (12,)
+
+
+def test_a_dataset_of_an_earlier_version_keeps_its_checksum(folder: Path) -> None:
+    """Otherwise every run of an old study would be made again."""
+    assert dataset_sha256(folder).startswith("5473fc0b6df65fc9bad03b5c746b7c25")
 
 
 def test_arrays_stay_on_disk(folder: Path) -> None:
