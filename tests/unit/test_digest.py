@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy_framework import ALONE, NumpyFramework, linear
 
+from ckptbench.frameworks.contract import Sgd, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.training.digest import digest, digests
+from ckptbench.runs.events import Digest
+from ckptbench.runs.position import Position
+from ckptbench.runs.recorder import Recorder
+from ckptbench.runs.trace import last_events
+from ckptbench.training.digest import StateDigester, digest, digests
 
 
 def test_equal_tensors_have_equal_digests_however_they_lie_in_memory() -> None:
@@ -45,3 +52,23 @@ def test_a_random_state_is_put_back_whole() -> None:
     seed_all(4)
     load_random_state(state)
     assert [random.gauss(0, 1), random.random(), *np.random.standard_normal(3)] == drawn
+
+
+@pytest.mark.parametrize("proof", [True, False])
+def test_only_a_proof_records_the_ranks_own_state_and_keeps_arrays(
+    tmp_path: Path, proof: bool
+) -> None:
+    framework = NumpyFramework.join(ALONE, seed=1, deterministic=True)
+    network = linear((4, 4, 1), 3)
+    sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
+    framework.build(TrainSpec(network, dict(network.initial_weights(1)), sgd))
+    trace, kept = tmp_path / "trace-0.jsonl", tmp_path / "final.npz"
+    recorder = Recorder(trace)
+    position = Position(step=4, epoch=1, step_in_epoch=0)
+    StateDigester(framework, recorder, proof=proof).see_end(position, kept)
+    recorder.close()
+    (event,) = last_events(trace, Digest)
+    assert isinstance(event, Digest)
+    assert event.tensors == digests(framework.held())
+    assert event.rank_state == (digests(framework.rank_state()) if proof else {})
+    assert kept.exists() == proof
