@@ -120,8 +120,8 @@ def logarithmic(axis: Axis, values: Iterable[float]) -> None:
     known = [value for value in values if value > 0 and isfinite(value)] or [1.0]
     low, high = min(known), max(known)
     more = max(NARROWEST * low / high, (high / low) ** (2 * ROOM)) ** 0.5
-    _set_scale(axis, "log")
-    _set_limits(axis, low / more, high * more)
+    _set(axis, "scale", "log")
+    _set(axis, "lim", low / more, high * more)
     axis.set_major_locator(RoundNumbers())
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(plain))
@@ -139,7 +139,7 @@ def linear(axis: Axis, values: Iterable[float]) -> tuple[float, float]:
     known = [0.0, *(value for value in values if isfinite(value))]
     low, high = min(known), max(known)
     room = 0.05 * (high - low or 1)
-    _set_limits(axis, low - room, high + room)
+    _set(axis, "lim", low - room, high + room)
     return low, high
 
 
@@ -147,10 +147,10 @@ def percent(axis: Axis, values: Iterable[float]) -> None:
     """As `linear`, but logarithmic beyond LINEAR_PERCENT where a value is beyond WIDE_PERCENT."""
     low, high = linear(axis, values)
     if max(-low, high) > WIDE_PERCENT:
-        _set_scale(axis, "symlog", linthresh=LINEAR_PERCENT)
+        _set(axis, "scale", "symlog", linthresh=LINEAR_PERCENT)
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(plain))
-        _set_limits(axis, 1.3 * low - 1, 1.3 * high)
+        _set(axis, "lim", 1.3 * low - 1, 1.3 * high)
 
 
 def goodput(axis: Axis, values: Iterable[float], ends: Iterable[float]) -> None:
@@ -160,7 +160,7 @@ def goodput(axis: Axis, values: Iterable[float], ends: Iterable[float]) -> None:
     """
     least = max([100.0, *(value for value in values if isfinite(value))])
     farthest = min(FARTHEST * least, max([least, *(end for end in ends if isfinite(end))]))
-    _set_limits(axis, 0.0, 1.05 * farthest)
+    _set(axis, "lim", 0.0, 1.05 * farthest)
     if farthest > 100:
         draw = axis.axes.axvline if isinstance(axis, XAxis) else axis.axes.axhline
         draw(100, color=FAINT, gid="whole", zorder=0.9)  # above the grid
@@ -169,18 +169,14 @@ def goodput(axis: Axis, values: Iterable[float], ends: Iterable[float]) -> None:
 def measured_ranks(axis: Axis, ranks: Iterable[int]) -> None:
     """Powers of two, ticks at measured numbers of ranks only."""
     known = sorted({float(number) for number in ranks})
-    _set_scale(axis, "log", base=2)
+    _set(axis, "scale", "log", base=2)
     axis.set_major_locator(FixedLocator(known, nbins=MOST_RANKS))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(plain))
-    _set_limits(axis, known[0] / 1.2, known[-1] * 1.2)
+    _set(axis, "lim", known[0] / 1.2, known[-1] * 1.2)
 
 
-def _set_scale(axis: Axis, name: str, **options: float) -> None:
-    setter = axis.axes.set_xscale if isinstance(axis, XAxis) else axis.axes.set_yscale
-    setter(name, **options)
-
-
-def _set_limits(axis: Axis, low: float, high: float) -> None:
-    setter = axis.axes.set_xlim if isinstance(axis, XAxis) else axis.axes.set_ylim
-    setter(low, high)
+def _set(axis: Axis, what: str, *values: float | str, **options: float) -> None:
+    """Set the scale (`scale`) or the limits (`lim`) of this axis."""
+    name = "x" if isinstance(axis, XAxis) else "y"
+    getattr(axis.axes, f"set_{name}{what}")(*values, **options)
