@@ -37,7 +37,7 @@ MOST_MISSING = 3
 """A table without a third of the columns of *setup* names the ones that it has."""
 UNITS = {
     "s": "_s", "ns": "_ns", "bytes": "bytes", "steps": "steps", "samples": "samples", "min": "minutes", "GPU h": "gpu_hours",
-    "GPU-h": "gpu_hours", "images/s": "images_per_s", "1": "", "": "",
+    "GPU-h": "gpu_hours", "samples/s": "samples_per_s", "1": "", "": "",
 }  # fmt: skip
 """How the name of a column ends that has this unit in it."""
 END = re.compile(r"_(lo|hi)$")

@@ -113,7 +113,7 @@ COLUMNS = {
     "in_run": _usual("in_run", "overhead", overhead_truth),
     "in_run_steady": _usual("in_run_steady", "overhead", overhead_truth),
     "overhead": _usual("overhead", "overhead", overhead_truth),
-    "images_per_s": _usual("images_per_s", "scaling", images_truth),
+    "samples_per_s": _usual("samples_per_s", "scaling", images_truth),
     "efficiency": _usual("efficiency", "scaling", efficiency_truth),
     "stall_s": _usual("stall_s", "checkpoint_cost", stall_truth),
     "cost": _usual("cost", "determinism_cost", determinism_truth),

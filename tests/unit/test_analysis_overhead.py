@@ -280,7 +280,7 @@ def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
     paired = overhead(tables).set_index("recovery")["paired"]
     assert paired.to_dict() == pytest.approx({"restart": 0.5, "ulfm": 0.25})
     # A step of 0.1 s of two ranks with eight images each: the baseline with an elastic recovery does not count.
-    assert scaling(tables)["images_per_s"].to_list() == pytest.approx([160.0])
+    assert scaling(tables)["samples_per_s"].to_list() == pytest.approx([160.0])
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_throughput_counts_the_images_of_all_ranks(tmp_path: Path) -> None:
     assert scaling["ranks"].tolist() == [2, 4]
     assert scaling["repeats"].tolist() == [1, 2]
     assert scaling["steps"].tolist() == [19, 38]
-    assert scaling["images_per_s"].tolist() == pytest.approx([160.0, 256.0])
+    assert scaling["samples_per_s"].tolist() == pytest.approx([160.0, 256.0])
     assert scaling["reference_ranks"].tolist() == [2, 2]
     assert scaling["efficiency"].tolist() == pytest.approx([1.0, 0.8])
     assert scaling["efficiency_lo"].tolist() == pytest.approx([1.0, 0.8])
@@ -106,13 +106,13 @@ def test_more_ranks_on_the_same_cores_are_not_allowed_more(
         return FakeRun(cell=cell("never", ranks=ranks), manifest=manifest)
 
     one, more = tables(tmp_path, run(1, 1), run(ranks, nodes))["scaling"].to_dict("records")
-    assert one["allowed_images_per_s"] == pytest.approx(one["images_per_s"])
-    assert more["allowed_images_per_s"] == pytest.approx(times * one["images_per_s"])
+    assert one["allowed_samples_per_s"] == pytest.approx(one["samples_per_s"])
+    assert more["allowed_samples_per_s"] == pytest.approx(times * one["samples_per_s"])
 
 
 def test_nothing_is_known_of_what_a_gpu_allows(tmp_path: Path) -> None:
     run = FakeRun(cell=cell("never"), manifest={"measured_on": "gpu", "device": "V100"})
-    assert tables(tmp_path, run)["scaling"]["allowed_images_per_s"].isna().all()
+    assert tables(tmp_path, run)["scaling"]["allowed_samples_per_s"].isna().all()
 
 
 def test_an_efficiency_is_as_uncertain_as_both_throughputs(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_efficiency_is_as_uncertain_as_both_throughputs(tmp_path: Path) -> No
     ].to_dict("records")
     # Logarithms -0.01 and 0.01, twice: a variance of 0.0002 with one degree of freedom each.
     half = 4.3027 * math.sqrt(0.0002 / 2)
-    assert math.log(one["images_per_s_hi"] / one["images_per_s"]) == pytest.approx(half, rel=1e-4)
+    assert math.log(one["samples_per_s_hi"] / one["samples_per_s"]) == pytest.approx(half, rel=1e-4)
     assert (one["efficiency_lo"], one["efficiency_hi"]) == (1.0, 1.0)
     assert math.log(two["efficiency_hi"]) == pytest.approx(half * math.sqrt(2), rel=1e-4)
     assert math.log(two["efficiency_lo"]) == pytest.approx(-half * math.sqrt(2), rel=1e-4)

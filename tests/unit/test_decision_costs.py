@@ -47,7 +47,7 @@ class Made:
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in COST_TABLES}
         # 32 samples a step, 64 a second: half a second.
-        self.rows["scaling"].append({**SYSTEM, "images_per_s": 64.0, "images_per_s_lo": 32.0, "images_per_s_hi": 128.0})  # fmt: skip
+        self.rows["scaling"].append({**SYSTEM, "samples_per_s": 64.0, "samples_per_s_lo": 32.0, "samples_per_s_hi": 128.0})  # fmt: skip
         self.rows["strategies"].append(setup(**STALLS))
         self.run(setup(), "whole0")
 

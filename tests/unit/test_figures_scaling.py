@@ -41,7 +41,7 @@ def test_where_each_rank_has_cores_of_its_own_scaling_shows_the_ideal_alone() ->
 
 def test_the_axes_of_scaling_hold_the_ideal_and_both_ends_of_every_interval() -> None:
     tables = Study(frameworks=("chainer",), ranks=(1, 2)).tables()
-    rates = ["images_per_s_lo", "images_per_s", "images_per_s_hi"]
+    rates = ["samples_per_s_lo", "samples_per_s", "samples_per_s_hi"]
     tables["scaling"][rates] = [[59.0, 60.0, 61.0], [95.0, 96.0, 97.0]]
     tables["checkpoint_cost"]["stall_s_hi"] = 3 * tables["checkpoint_cost"]["stall_s"]
     for axes in FIGURES["scaling"].draw(tables).axes:

@@ -161,4 +161,4 @@ def step_seconds(row: Row) -> Row:
     """Seconds of a step, from the throughput of all ranks."""
     samples = row["ranks"] * row["batch_size"]
     ends = {"": "", "_lo": "_hi", "_hi": "_lo"}
-    return {f"step_s{end}": samples / row[f"images_per_s{other}"] for end, other in ends.items()}
+    return {f"step_s{end}": samples / row[f"samples_per_s{other}"] for end, other in ends.items()}

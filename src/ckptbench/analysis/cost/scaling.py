@@ -44,10 +44,10 @@ SCALING = Table(
         *SYSTEM_COLUMNS,
         REPEATS,
         Column("steps", "integer", "1", "timed steps over all repeats"),
-        *with_ends("images_per_s", "images/s", "of all ranks together"),
+        *with_ends("samples_per_s", "samples/s", "of all ranks together"),
         Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
-        Column("allowed_images_per_s", "number", "images/s", "images_per_s of the reference x the cores that these ranks use / those that it used; missing on GPUs"),
-        *with_ends("efficiency", "1", "images_per_s / that of the reference, divided by ranks / reference_ranks"),
+        Column("allowed_samples_per_s", "number", "samples/s", "samples_per_s of the reference x the cores that these ranks use / those that it used; missing on GPUs"),
+        *with_ends("efficiency", "1", "samples_per_s / that of the reference, divided by ranks / reference_ranks"),
     ),
 )  # fmt: skip
 
@@ -92,7 +92,7 @@ class _Throughput:
 
     setup: dict[str, Any]
     steps: int
-    images_per_s: PerRepeat
+    samples_per_s: PerRepeat
     """Of all ranks together."""
     cores: float
     """Cores that the ranks use; NaN where GPUs compute."""
@@ -120,7 +120,7 @@ def scaling(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     known = [throughput for throughput in throughputs if throughput.steps]
     rows: list[dict[str, Any]] = []
     references: dict[tuple[Any, ...], tuple[_Throughput, Uncertainty]] = {}
-    for row in zip(known, errors([each.images_per_s.each for each in known]), strict=True):
+    for row in zip(known, errors([each.samples_per_s.each for each in known]), strict=True):
         # Of systems that differ in their ranks alone, that with the fewest comes first.
         alike = tuple(row[0].setup[name] for name in BUT_RANKS)
         rows.append(_against(*row, *references.setdefault(alike, row)))
@@ -145,8 +145,8 @@ def _against(
     reference: _Throughput,
     reference_error: Uncertainty,
 ) -> dict[str, Any]:
-    rate, ranks = throughput.images_per_s, throughput.setup["ranks"]
-    speedup = rate.value / reference.images_per_s.value
+    rate, ranks = throughput.samples_per_s, throughput.setup["ranks"]
+    speedup = rate.value / reference.samples_per_s.value
     ideal = ranks / reference.setup["ranks"]
     efficiency = (
         Interval(1.0, 1.0)
@@ -157,9 +157,9 @@ def _against(
         **throughput.setup,
         "repeats": len(rate.each),
         "steps": throughput.steps,
-        **Estimate(rate.value, error.around(rate.value)).columns("images_per_s"),
+        **Estimate(rate.value, error.around(rate.value)).columns("samples_per_s"),
         "reference_ranks": reference.setup["ranks"],
-        "allowed_images_per_s": reference.images_per_s.value * throughput.cores / reference.cores,
+        "allowed_samples_per_s": reference.samples_per_s.value * throughput.cores / reference.cores,
         **Estimate(speedup / ideal, efficiency).columns("efficiency"),
     }
 

@@ -81,7 +81,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     styles = {name: LINE_STYLES[place % len(LINE_STYLES)] for place, name in enumerate(names)}
     for axes, (_, own) in zip(panels[: len(of_rates)], of_rates, strict=True):
         _draw_throughput(axes, own)
-        logarithmic(axes.yaxis, rates[["images_per_s_lo", "images_per_s_hi", "ideal"]].to_numpy(float).ravel())  # fmt: skip
+        logarithmic(axes.yaxis, rates[["samples_per_s_lo", "samples_per_s_hi", "ideal"]].to_numpy(float).ravel())  # fmt: skip
     for axes, (_, own) in zip(panels[len(of_rates) :], of_costs, strict=True):
         _draw_costs(axes, own, styles)
         logarithmic(axes.yaxis, costs[["stall_s", "stall_s_lo", "stall_s_hi", "durable_s"]].to_numpy(float).ravel())  # fmt: skip
@@ -104,10 +104,10 @@ def _with_ideal(rates: pd.DataFrame) -> pd.DataFrame:
     if rates.empty:
         return rates
     of_system = [rates["facet"], rates["framework"]]
-    fewest = rates.groupby(of_system)[["images_per_s", "ranks"]].transform("first")
-    ideal = fewest["images_per_s"] * rates["ranks"] / fewest["ranks"]
-    bounded = rates["allowed_images_per_s"] < (1 - ROUNDING) * ideal
-    allowed = rates["allowed_images_per_s"].where(bounded.groupby(of_system).transform("any"))
+    fewest = rates.groupby(of_system)[["samples_per_s", "ranks"]].transform("first")
+    ideal = fewest["samples_per_s"] * rates["ranks"] / fewest["ranks"]
+    bounded = rates["allowed_samples_per_s"] < (1 - ROUNDING) * ideal
+    allowed = rates["allowed_samples_per_s"].where(bounded.groupby(of_system).transform("any"))
     return rates.assign(**{"ideal": ideal, "cores allow": allowed.astype(float)})
 
 
@@ -116,10 +116,10 @@ def _draw_throughput(axes: Axes, facet: pd.DataFrame) -> None:
         color, marker = look(framework).color, look(framework).marker
         for column, style in IDEALS.items():
             axes.plot(rows["ranks"], rows[column], linestyle=style, color=color, linewidth=0.8, gid=column)  # fmt: skip
-        axes.plot(rows["ranks"], rows["images_per_s"], color=color, marker=marker, gid="measured")
-        axes.vlines(rows["ranks"], rows["images_per_s_lo"], rows["images_per_s_hi"], colors=color)
-    mark_disturbed(axes, facet, "ranks", "images_per_s")
-    axes.set_ylabel("Images/s")
+        axes.plot(rows["ranks"], rows["samples_per_s"], color=color, marker=marker, gid="measured")
+        axes.vlines(rows["ranks"], rows["samples_per_s_lo"], rows["samples_per_s_hi"], colors=color)
+    mark_disturbed(axes, facet, "ranks", "samples_per_s")
+    axes.set_ylabel("Samples/s")
 
 
 def _draw_costs(axes: Axes, own: pd.DataFrame, styles: Mapping[str, LineStyle]) -> None:
