@@ -57,7 +57,13 @@ def measured(**changes: object) -> pd.DataFrame:
 def _shards() -> pd.DataFrame:
     """Of one strategy on 1, 2 and 4 ranks, replicas beside shards; and how the costs of each grow."""
     costs = pd.concat(
-        measured(framework=framework, ranks=ranks, stall_s=stall_s)
+        measured(
+            framework=framework,
+            ranks=ranks,
+            stall_s=stall_s,
+            stall_s_lo=stall_s,
+            stall_s_hi=stall_s,
+        )
         for framework, stalls_s in (("pytorch", (12, 12.5, 13)), ("pytorch_fsdp", (13, 7, 4)))
         for ranks, stall_s in zip((1, 2, 4), stalls_s, strict=True)
     )
@@ -73,6 +79,7 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
         "several": lambda: pd.concat(
             [measured(), measured(ranks=1), measured(framework="chainer")]
         ),
+        "trainings": lambda: pd.concat([measured(), measured(model="gpt2", stall_s=9.0)]),
         "shards": _shards,
         "two intervals": lambda: pd.concat(
             [measured(), measured(interval="s7", stall_s=9.0, representative=False)]
@@ -84,7 +91,7 @@ def _decided(kind: str) -> dict[str, pd.DataFrame]:
 
 
 def decided(kind: str) -> dict[str, pd.DataFrame]:
-    """The tables of a study in which the decision was made from `given`, `measured`, `several`, `shards`, `two intervals` or `empty` costs."""
+    """The tables of a study in which the decision was made from `given`, `measured`, `several`, `trainings`, `shards`, `two intervals` or `empty` costs."""
     own = {name: frame.copy() for name, frame in _decided(kind).items()}
     return {**Study(frameworks=("pytorch",)).tables(), **own}
 

@@ -97,6 +97,21 @@ def test_what_is_projected_is_projected_from_the_most_ranks() -> None:
     assert set(rows[~rows["projected"]]["ranks"]) == {1, 2}
 
 
+def test_the_best_setup_of_every_training_comes_before_another_of_the_same() -> None:
+    tables = decided("trainings")
+    first = [line for line in screen(tables).lines if line.importance[0] == 0]
+    assert len(first) == 2 * tables["advice"]["gpus"].nunique()
+    assert sum("GPT-2" in line.cells[1] for line in first) == len(first) // 2
+
+
+def test_ranks_that_shared_cores_are_said_to_be_left_out() -> None:
+    tables = settled()
+    assert "Left out" not in words(tables)
+    crowded = tables["overhead"].iloc[:1].assign(ranks=tables["provenance"]["cores"].max() + 1)
+    tables["overhead"] = pd.concat([tables["overhead"], crowded])
+    assert re.search(r"Left out: \d+ ranks, which shared \d+ cores\.", words(tables))
+
+
 def test_of_each_strategy_the_interval_that_counts_has_a_row() -> None:
     rows = shown(decided("two intervals"))
     assert "s7" not in set(rows["interval"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -152,10 +154,17 @@ def test_a_wrong_storage_is_refused_with_its_fields(
     assert all(word in str(refused.value) for word in words)
 
 
+def exactly(costs: pd.DataFrame, **values: Sequence[float]) -> pd.DataFrame:
+    """The costs with these values, which are known exactly."""
+    ends = {f"{name}{end}": own for name, own in values.items() for end in ("", "_lo", "_hi")}
+    return costs.assign(**ends)
+
+
 def measured(tmp_path: Path, **costs: float) -> pd.DataFrame:
     """At 2, 4 and 8 ranks: costs of a + b/N + cN."""
     (row,) = read_given(written(tmp_path)).to_dict("records")
-    return pd.DataFrame([{**row, "ranks": ranks, "stall_s": costs["a"] + costs["b"] / ranks + costs["c"] * ranks} for ranks in (2, 4, 8)])  # fmt: skip
+    stalls = [costs["a"] + costs["b"] / ranks + costs["c"] * ranks for ranks in (2, 4, 8)]
+    return exactly(pd.DataFrame([{**row, "ranks": ranks} for ranks in (2, 4, 8)]), stall_s=stalls)
 
 
 ALIKE = (*(name for name in SYSTEM if name != "ranks"), "strategy", "recovery")
@@ -180,6 +189,8 @@ def test_costs_whose_intervals_have_a_number_in_common_are_not_fitted(tmp_path: 
     assert fitted(wide, ALIKE) == ["", "", ""]
     narrow = costs.assign(stall_s_lo=costs["stall_s"] - 0.2, stall_s_hi=costs["stall_s"] + 0.2)
     assert set(json.loads(fitted(narrow, ALIKE)[0])["fit"]) == {"stall_s"}
+    once = costs.assign(stall_s_lo=math.nan, stall_s_hi=math.nan)
+    assert fitted(once, ALIKE) == ["", "", ""]
 
 
 def test_two_numbers_of_ranks_are_too_few_for_three_terms(tmp_path: Path) -> None:
@@ -196,7 +207,7 @@ def test_a_save_of_shards_costs_a_constant_and_a_part_of_each_rank(tmp_path: Pat
     for rows in (costs, costs.iloc[:2]):
         (numbers,) = {tuple(json.loads(growth)["fit"]["stall_s"]) for growth in fitted(rows, ALIKE)}
         assert numbers == pytest.approx((1.0, 12.0, 0.0))
-    noisy = costs.assign(stall_s=[7.0, 4.0, 4.5], down_s=[10.0, 20.0, 40.0])
+    noisy = exactly(costs, stall_s=[7.0, 4.0, 4.5], down_s=[10.0, 20.0, 40.0])
     told = json.loads(fitted(noisy, ALIKE)[0])["fit"]
     assert told["stall_s"][2] == 0
     assert told["down_s"][2] == pytest.approx(5)
@@ -206,7 +217,7 @@ def test_a_save_of_shards_costs_a_constant_and_a_part_of_each_rank(tmp_path: Pat
 
 def test_no_cost_of_a_fit_is_below_zero(tmp_path: Path) -> None:
     """Least squares alone would take more from the constant than there is."""
-    costs = measured(tmp_path, a=1.0, b=0.0, c=0.0).assign(stall_s=[1.0, 2.0, 9.0])
+    costs = exactly(measured(tmp_path, a=1.0, b=0.0, c=0.0), stall_s=[1.0, 2.0, 9.0])
     (numbers,) = {tuple(json.loads(growth)["fit"]["stall_s"]) for growth in fitted(costs, ALIKE)}
     assert np.min(numbers) >= 0
     assert projected({**costs.iloc[0].to_dict(), "growth": fitted(costs, ALIKE)[0]}, 1)["stall_s"] > 0  # fmt: skip

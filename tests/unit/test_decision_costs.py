@@ -58,6 +58,7 @@ class Made:
                 "run": name,
                 "steps_per_epoch": 20,
                 "nodes": 1,
+                "cores": 2,
                 "attempts": 1,
                 "shared_every": 1,
             }
@@ -109,6 +110,20 @@ def test_without_failures_a_restart_is_the_start_of_a_run_and_a_load_as_long_as_
     assert row["down_s"] == pytest.approx(4.5 - 0.5 + 0.3)
     assert row["down_from"] == "starts"
     assert (row["recovery"], row["survived"], row["steps_per_epoch"]) == ("restart", 0.0, 20)
+
+
+def test_ranks_that_share_cores_tell_no_cost_where_fewer_ran(study: Made) -> None:
+    """Their times are no basis for a machine with a core for each rank."""
+    more = {**STALLS, "stall_s": 9.0, "ranks": 4}
+    study.rows["scaling"].append({**study.rows["scaling"][0], "ranks": 4})
+    study.rows["strategies"].append(setup(**more))
+    study.run(setup(ranks=4), "more0")
+    assert list(study.costs()["ranks"]) == [2]
+    study.rows["runs"][-1]["nodes"] = 2
+    assert list(study.costs()["ranks"]) == [2, 4]
+    study.rows["runs"][-1]["nodes"] = 1
+    study.rows["strategies"], study.rows["scaling"] = ([study.rows[name][-1]] for name in ("strategies", "scaling"))  # fmt: skip
+    assert list(study.costs()["ranks"]) == [4]
 
 
 def test_a_measured_load_counts_where_there_is_one(study: Made) -> None:

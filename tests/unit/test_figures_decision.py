@@ -23,6 +23,17 @@ def test_advice_has_a_panel_for_each_number_of_gpus_and_says_which_are_projected
     assert "Measured on CPU (a machine)" in caption
 
 
+def test_trainings_are_compared_with_themselves_alone() -> None:
+    tables = decided("trainings")
+    models = list(tables["decision_costs"]["model"].unique())
+    figures = {name: FIGURES[name].draw(tables) for name in ("advice", "scale")}
+    assert len(titles(figures["scale"])) == len(models) == 2
+    assert [title.partition("\n")[0] for title in titles(figures["advice"])] == [
+        title for title in titles(figures["scale"]) for _ in range(3)
+    ]
+    assert not any("GPT" in label for label in legend_of(figures["scale"]))
+
+
 def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> None:
     tables = decided("measured")
     axes = FIGURES["advice"].draw(tables).axes[2]

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
+from ckptbench.analysis.cost.scaling import BUT_RANKS
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import (
@@ -115,14 +116,16 @@ def source_of(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
 def decision_costs(tables: Tables) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `phases`, `failures`, `restore`, `scaling`, `overhead`, `strategies`, `machine` and `provenance`.
 
-    Rows are of setups whose checkpoints and whose steps were timed.
+    Rows are of setups whose checkpoints and whose steps were timed. A number of ranks that share cores is left out where the
+    same training ran with a core for each rank: elsewhere its times would be others.
     """
     steps = {key_of(row, SYSTEM): step_seconds(row) for row in records(tables["scaling"])}
     timed = tables["strategies"]
     timed = timed[
         (timed["history"] == WHOLE) & timed["stall_s"].notna() & timed["durable_s"].notna()
     ]
-    runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes"]].first()
+    runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes", "cores"]].first()  # fmt: skip
+    timed = _with_own_cores(timed, runs)
     measured = _Measured.of(tables)
     timed = timed.assign(representative=timed.index.isin(representative(timed)))
     overheads = row_by(tables["overhead"], SETUP)
@@ -147,6 +150,14 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     return costs.assign(
         growth=fitted(costs, [name for name in DECISION_COSTS.key if name != "ranks"])
     )
+
+
+def _with_own_cores(timed: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose ranks have a core each, and all of a training that has none. `runs` has `nodes` and `cores` by system."""
+    system = timed[list(SYSTEM)].join(runs[["nodes", "cores"]], on=list(SYSTEM))
+    on_a_node = np.ceil(system["ranks"] / system["nodes"])
+    own = (system["measured_on"] != "cpu") | (on_a_node <= system["cores"])
+    return timed[own | ~own.groupby([system[name] for name in BUT_RANKS]).transform("any")]
 
 
 def representative(timed: pd.DataFrame) -> pd.Index:
@@ -290,7 +301,7 @@ def fitted(costs: pd.DataFrame, alike: Sequence[str]) -> list[str]:
 
     Each cost is fitted by non-negative least squares on 1, 1/N and N, where at least three numbers of ranks were measured: two can be
     met by any two of these terms. What a save costs where ranks hold shards is fitted on 1 and 1/N alone, from two numbers on. Where
-    one number lies in all of its intervals, nothing shows that it changes.
+    one number lies in all of its intervals, or there are none, nothing shows that it changes.
     """
     found = [""] * len(costs)
     for _, rows in groups(costs.reset_index(drop=True), alike) if len(costs) else ():
@@ -309,8 +320,8 @@ def _terms(framework: str, name: str) -> int:
 
 def _is_known(rows: pd.DataFrame, name: str, terms: int) -> bool:
     known = rows.dropna(subset=name)
-    lo, hi = (known[f"{name}{end}"].fillna(known[name]) for end in ("_lo", "_hi"))
-    return bool(known["ranks"].nunique() >= terms and lo.max() > hi.min())
+    differ = known[f"{name}_lo"].max() > known[f"{name}_hi"].min()  # no interval shows nothing
+    return bool(known["ranks"].nunique() >= terms and differ)
 
 
 def _fit(rows: pd.DataFrame, name: str, terms: int) -> list[float]:

@@ -199,11 +199,21 @@ def of_measurement(tables: Tables) -> tuple[str, ...]:
         return ()
     where = [f"{caption_facts(tables['provenance'])}."] if len(tables["provenance"]) else []
     return (
+        *_crowded(tables),
         *_added(tables["overhead"]),
         *_proved(tables["resume_proof"]),
         *_changed(tables["outcome"]),
         *where,
     )
+
+
+def _crowded(tables: Tables) -> Iterator[str]:
+    """The numbers of ranks without costs, as they shared cores."""
+    cores = (tables["provenance"]["cores"] * tables["provenance"]["nodes_max"]).max()
+    known, ran = tables["decision_costs"]["ranks"], tables["overhead"]["ranks"]
+    shared = sorted(ranks for ranks in {*ran} - {*known} if ranks > cores)
+    if len(known) and shared:
+        yield f"Left out: {' and '.join(f'{ranks:,}' for ranks in shared)} ranks, which shared {counted(int(cores), 'core')}."
 
 
 def _added(overhead: pd.DataFrame) -> Iterator[str]:

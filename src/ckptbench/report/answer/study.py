@@ -161,7 +161,8 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
 def _lines(rows: pd.DataFrame) -> Iterator[Line]:
     several = rows["interval"].nunique() > 1
     compared = rows.groupby([*SYSTEM, "gpus"], dropna=False)["name"].transform("size") > 1
-    place = rows.groupby("gpus").cumcount()
+    trainings = separating(rows, PANEL_COLUMNS)
+    place = rows.groupby(["gpus", *trainings]).cumcount()
     for row, is_one_of_several, nth in zip(records(rows), compared, place, strict=True):
         mark = PROJECTED if row["projected"] else ""
         is_best = is_one_of_several and row["wins"] and row["alone"] >= LIKELY

@@ -1,4 +1,4 @@
-"""The time that is lost against the interval: a panel for each number of GPUs, with the best interval and the one in use."""
+"""The time that is lost against the interval: a panel for each training and number of GPUs, with the best interval and the one in use."""
 
 from __future__ import annotations
 
@@ -67,14 +67,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         return nothing_to_show(NONE)
     curves = of_most_ranks(curves_of(tables["goodput_curves"]))
     names = foremost(curves)
-    named = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "series"]]
+    named = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "facet", "series"]]
     found = _found(tables["advice"], curves["rate"].iloc[0]).merge(named, on=[*KEY, "gpus"])
     styles = looks(names)
-    panels = [own for _, own in curves[curves["series"].isin(names)].groupby("gpus")]
+    shown = curves[curves["series"].isin(names)]
+    panels = [own for _, of in shown.groupby("facet", sort=False) for _, own in of.groupby("gpus")]
     text = caption(READING, curves, len(names), "goodput_curves", tables)
     figure, drawn = small_multiples([_title(own) for own in panels], PANEL_IN, text, across=ACROSS)
     for axes, own in zip(drawn, panels, strict=True):
-        here = found[found["gpus"].isin(own["gpus"]) & found["series"].isin(names)]
+        here = found[found["series"].isin(names)].merge(own[["facet", "gpus"]].drop_duplicates())
         _draw_panel(axes, own, here, styles)
         axes.set_xlabel("Interval")
     marks = [entry(name, linestyle="", **look) for name, look in MARKS.items()]
@@ -93,14 +94,16 @@ def _found(advice: pd.DataFrame, rate: str) -> pd.DataFrame:
 
 
 def _title(rows: pd.DataFrame) -> str:
-    gpus = int(rows["gpus"].iloc[0])
-    given = (rows["framework"] == GIVEN).all()
+    gpus, facet = int(rows["gpus"].iloc[0]), rows["facet"].iloc[0]
     if rows["projected"].all():
-        return f"{gpus:,} GPUs, projected"
-    if given:
-        return f"{counted(gpus, 'GPU')}, as given"
-    unit = "rank" if rows["measured_on"].eq("cpu").all() else "GPU"
-    return f"{counted(gpus, unit)}, measured"
+        known, unit = "projected", "GPU"
+    elif (rows["framework"] == GIVEN).all():
+        known, unit = "as given", "GPU"
+    else:
+        on_cpu = rows["measured_on"].eq("cpu").all()
+        known, unit = "measured", "rank" if on_cpu else "GPU"
+    title = f"{counted(gpus, unit)}, {known}"
+    return f"{facet}\n{title}" if facet else title
 
 
 def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Looks) -> None:

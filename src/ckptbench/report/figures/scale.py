@@ -51,13 +51,17 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     shown = of_most_ranks(curves_of(tables["scale"]))
     styles = {name: {**own, "linestyle": SOLID} for name, own in looks(foremost(shown)).items()}
     text = caption(READING, shown, len(styles), "scale", tables)
-    figure, (axes,) = small_multiples([""], PANEL_IN, text)
-    for name, own in styles.items():
-        _draw_curve(axes, shown[shown["series"] == name].sort_values("gpus"), own["color"])
     drawn = shown[shown["series"].isin(list(styles))]
-    lost(axes, drawn["loss"])
-    logarithmic(axes.xaxis, drawn["gpus"])
-    axes.set_xlabel("GPUs")
+    panels = [of for _, of in drawn.groupby("facet", sort=False)]
+    figure, grid = small_multiples([of["facet"].iloc[0] for of in panels], PANEL_IN, text)
+    for axes, rows in zip(grid, panels, strict=True):
+        for name, own in styles.items():
+            curve = rows[rows["series"] == name].sort_values("gpus")
+            if len(curve):
+                _draw_curve(axes, curve, own["color"])
+        lost(axes, rows["loss"])
+        logarithmic(axes.xaxis, rows["gpus"])
+        axes.set_xlabel("GPUs")
     kinds = {"costs known": KNOWN} | ({"projected": BEYOND} if drawn["projected"].any() else {})
     of_kinds = [entry(name, **own) for name, own in kinds.items()]
     legend(figure, [*handles(styles), *of_kinds])

@@ -15,9 +15,9 @@ from ckptbench.report.answer.labels import describe
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     constants,
+    faceted,
     in_words,
     ordered,
-    separating,
     with_hardware,
 )
 from ckptbench.report.figures.kit.axes import logarithmic
@@ -42,26 +42,27 @@ Looks = Mapping[str, Mapping[str, Any]]
 
 
 def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows in order, with `series`: what tells two of them apart beside the interval or the GPUs; and with the loss in percent: `loss`, `loss_lo`, `loss_hi`."""
+    """The rows in order, with `facet`: the panel, as of all figures; `series`: what tells two curves of a panel apart; and
+    the loss in percent: `loss`, `loss_lo`, `loss_hi`.
+    """
     known = ordered(with_hardware(rows), (*PANEL_COLUMNS, "framework", "ranks", *SERIES, "gpus"))
     inside = [name for name in SERIES if varies_within(known, name)]
-    given = known["framework"] == GIVEN
-    names = ["framework", *separating(known, PANEL_COLUMNS)]
-    system = in_words(known, names, ", ").mask(given, known["model"])
     series = in_words(known, inside or ["strategy", "recovery"], ", ")
-    if system.nunique() > 1:
-        series = system + (", " + series if inside else "")
+    if known["framework"].nunique() > 1:
+        framework = in_words(known, ["framework"], ", ")
+        series = framework + (", " + series if inside else "")
     losses = {"loss": "goodput", "loss_lo": "goodput_hi", "loss_hi": "goodput_lo"}
-    return known.assign(
+    return faceted(known).assign(
         series=series,
         **{name: (100 * (1 - known[of])).clip(lower=LEAST) for name, of in losses.items()},
     )
 
 
 def foremost(rows: pd.DataFrame) -> list[str]:
-    """The curves that are shown: those that lose the least at the most GPUs, in the order of the rows."""
-    last = rows[rows["gpus"] == rows["gpus"].max()]
-    best = last.groupby("series")["loss"].min().sort_values().index[:MOST]
+    """The curves that are shown: those that lose the least at the most GPUs of a panel, in the order of the rows."""
+    last = rows[rows["gpus"] == rows.groupby("facet")["gpus"].transform("max")]
+    losses = last.groupby(["facet", "series"])["loss"].min().sort_values()
+    best = losses.groupby("facet").head(MOST).index.get_level_values("series")
     return [str(name) for name in rows["series"].unique() if name in best]
 
 
