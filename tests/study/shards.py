@@ -39,7 +39,8 @@ def shards(
     """Model and optimizer, whole: as they were `saved` after some steps; by strategy, as loaded from its version in the folder
     `written`, by however many ranks; and after a step with SGD of `shards` and of `replicas`.
 
-    `bytes`: of what this rank holds of each tensor. Versions of this training are in `folder`.
+    `bytes`: of what this rank holds of each tensor. `written`, of rank 0: the bytes of each file of model and optimizer of a
+    version, by strategy. Versions of this training are in `folder`.
     """
     from ckptbench.frameworks.pytorch import PyTorch  # the tests do without PyTorch
 
@@ -50,8 +51,16 @@ def shards(
         saving.ready()
         saving.save(SAVED)
         saving.close(complete=True)
+    written_here = {
+        name: _state_bytes(folder / name / version_name(STEPS))
+        for name in (strategies(framework) if world.rank == 0 else ())
+    }
     sizes = [(each.held[1] - each.held[0]) * each.dtype.itemsize for each in joined.state()]
-    found = {**_in("saved", joined.held()), "bytes": np.asarray(sizes)}
+    found = {
+        **_in("saved", joined.held()),
+        "bytes": np.asarray(sizes),
+        **_in("written", written_here),
+    }
     for name in strategies(framework) if written is not None else ():
         _build(joined, ADAMW)
         version = read_version(Path(str(written)) / name / version_name(STEPS))
@@ -62,6 +71,11 @@ def shards(
         _train(each, world, SGD, 1)
         found |= _in(kind, each.held())
     return found
+
+
+def _state_bytes(folder: Path) -> np.ndarray:
+    files = read_version(folder).files.values()
+    return np.asarray([file.bytes for file in files if file.kind == "state"])
 
 
 def _build(framework: Framework, optimizer: Optimizer) -> None:

@@ -23,7 +23,7 @@ from scenario import (
     strategies_of,
     varied_weights,
 )
-from selection import FULL, RANKS
+from selection import FULL, RANKS, TRIED
 from warm.environments import warm_environments
 
 from ckptbench.matrix.networks.layers import BATCH_NORM_DECAY
@@ -32,12 +32,12 @@ from ckptbench.matrix.networks.tensor_groups import group_of
 from ckptbench.matrix.registry import FRAMEWORKS, OMISSIONS
 from ckptbench.training.ablation import REPLACED
 
-REFERENCE = next(iter(FRAMEWORKS))
+REFERENCE = next(iter(TRIED))
 """The framework that the others are held against."""
 NAMED = "small_cnn"
 """The network whose tensors' names are looked at."""
 BATCH_NORM_TOLERANCE = 1e-4
-EVERY = pytest.mark.parametrize("framework", FRAMEWORKS)
+EVERY = pytest.mark.parametrize("framework", TRIED)
 PUBLISHED = {
     "resnet50": 23_528_522,
     "vgg16": 134_301_514,
@@ -49,7 +49,7 @@ PUBLISHED = {
 
 LARGE = ("gpt2", "gpt2_medium")
 """`gpt_baby` has all of their layers, and others' parameters are counted without a framework."""
-OF_TOKENS = [name for name, entry in FRAMEWORKS.items() if "tokens" in entry.offers]
+OF_TOKENS = [name for name, entry in TRIED.items() if "tokens" in entry.offers]
 
 
 def networks_of(framework: str) -> list[str]:
@@ -90,13 +90,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
     return found
 
 
-@pytest.mark.frameworks(*FRAMEWORKS)
+@pytest.mark.frameworks(*TRIED)
 @pytest.mark.parametrize("model", ARCHITECTURES)
 def test_all_frameworks_build_the_same_network(built: Callable[[str], Found], model: str) -> None:
     network = network_of(model)
     with ThreadPoolExecutor(max_workers=2) as pool:  # a launch computes with one thread
-        list(pool.map(built, FRAMEWORKS))
-    building = [framework for framework in FRAMEWORKS if model in networks_of(framework)]
+        list(pool.map(built, TRIED))
+    building = [framework for framework in TRIED if model in networks_of(framework)]
     assert building or model in LARGE
     reference = built(building[0])[f"{model}/logits"] if building else np.zeros(0)
     for framework in building:
@@ -226,14 +226,14 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, in
     return lambda framework, part, ranks: [part_of(each, part) for each in found(framework, ranks)]
 
 
-@pytest.mark.frameworks(*FRAMEWORKS)
+@pytest.mark.frameworks(*TRIED)
 @pytest.mark.parametrize("part", ["plain", "decayed", "rows"])
 def test_all_frameworks_take_the_same_steps(alone: Callable[[str, str], Found], part: str) -> None:
     """One rank, no batch norm or dropout: parameters and momenta stay together over six steps.
 
     `rows` is NT3, with kernels and pools along one axis only.
     """
-    found = {name: alone(name, part) for name in FRAMEWORKS}
+    found = {name: alone(name, part) for name in TRIED}
     network = network_of(str(ALONE[part][1]["model"]))
     for framework, arrays in found.items():
         for name in (*network.parameters(),):
@@ -361,7 +361,7 @@ def test_a_step_uses_the_gradients_that_a_recovery_has_averaged(
     np.testing.assert_array_equal(plain["losses"], doubled["losses"])
 
 
-@pytest.mark.frameworks(*FRAMEWORKS)
+@pytest.mark.frameworks(*TRIED)
 def test_all_frameworks_take_the_same_steps_with_batch_norm(
     alone: Callable[[str, str], Found],
 ) -> None:
@@ -370,7 +370,7 @@ def test_all_frameworks_take_the_same_steps_with_batch_norm(
     The running variance follows the variance of the batch times n / (n - 1) (unbiased, n values a channel) in PyTorch
     and Chainer, and the batch's own (biased) in TensorFlow: `Framework.biased_variance` says which.
     """
-    found = {name: alone(name, "norm") for name in FRAMEWORKS}
+    found = {name: alone(name, "norm") for name in TRIED}
     network = ARCHITECTURES["small_cnn"]((32, 32, 3), 10)
     for framework, arrays in found.items():
         for name in network.parameters():
@@ -383,11 +383,11 @@ def test_all_frameworks_take_the_same_steps_with_batch_norm(
             assert agree(one, other) < BATCH_NORM_TOLERANCE, (framework, name)
 
 
-@pytest.mark.frameworks(*FRAMEWORKS)
+@pytest.mark.frameworks(*TRIED)
 def test_all_frameworks_take_the_same_steps_with_branches_and_auxiliary_heads(
     alone: Callable[[str, str], Found],
 ) -> None:
-    found = {name: alone(name, "inception") for name in FRAMEWORKS}
+    found = {name: alone(name, "inception") for name in TRIED}
     for framework, arrays in found.items():
         assert np.allclose(found[REFERENCE]["losses"], arrays["losses"], rtol=1e-4), framework
         assert agree(found[REFERENCE]["logits"], arrays["logits"]) < 1e-3, framework
@@ -523,7 +523,7 @@ def written_by(framework: str) -> tuple[str, ...]:
 
 OTHERS = {1: 2, 2: 1}
 """By a number of ranks: how many ranks wrote another checkpoint that they load."""
-CHECKPOINTS = [(name, format) for name in FRAMEWORKS for format in written_by(name)]
+CHECKPOINTS = [(name, format) for name in TRIED for format in written_by(name)]
 
 
 @pytest.fixture(scope="module")
@@ -568,7 +568,7 @@ def test_a_new_process_goes_on_from_a_checkpoint_bit_for_bit(
         assert different(at_the_end(before), after) == []
 
 
-STRATEGIES_OF_EACH = [(name, each) for name in FRAMEWORKS for each in strategies_of(name)]
+STRATEGIES_OF_EACH = [(name, each) for name in TRIED for each in strategies_of(name)]
 FOR_NO_MORE_RANKS = {"multi_node_checkpointer": "was written by 1 ranks"}
 """Strategies whose versions only as many ranks or fewer can load, and the words with which they refuse more."""
 
@@ -634,7 +634,7 @@ def test_a_step_after_forgetting_the_momentum_is_one_from_zero_slots(
 
 
 @pytest.mark.parametrize(
-    "framework", [name for name, entry in FRAMEWORKS.items() if "first_update" in entry.omissions]
+    "framework", [name for name, entry in TRIED.items() if "first_update" in entry.omissions]
 )
 def test_a_first_update_that_was_forgotten_moves_nothing(
     together: Callable[[str, str, int], list[Found]], framework: str

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +17,11 @@ from checkout import COLD, ROOT, Checkout, ranks_of
 
 from ckptbench.common.files import read_json
 from ckptbench.failures.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.events import End, Membership, Phase, Regroup, SaveFailed
+from ckptbench.matrix.registry import NO_FORMAT
+from ckptbench.runs.events import Digest, End, Event, Membership, Phase, Regroup, SaveFailed
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
 
@@ -25,7 +29,7 @@ END = Path(__file__).with_name("ulfm_at_the_end.py")
 STUDY = "config/studies/tiny-recoveries.yaml"
 TABLES = ("evaluations", "failures", "lineage", "outcome")
 
-pytestmark = pytest.mark.frameworks("chainer_ulfm", "horovod_pytorch")
+pytestmark = pytest.mark.frameworks("chainer_ulfm", "horovod_pytorch", "pytorch")
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +140,76 @@ def test_nothing_is_left_behind(done: Checkout) -> None:
     assert all(Path("/proc", launcher).exists() for launcher in launchers)  # of another run
 
 
+def trained(
+    cell: Cell, runs: Path, digits: Path, failures: Sequence[Mapping[str, object]]
+) -> list[list[Event]]:
+    """The events of each rank of a run in which no attempt but the first one was needed."""
+    command = [
+        sys.executable, "scripts/train_cell.py",
+        "--cell", json.dumps(cell.to_json()),
+        "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
+        "--dataset", str(digits), "--runs", str(runs),
+        "--environment", str(COLD / cell.environment), "--lock", f"envs/{cell.environment}.txt",
+        "--failures", json.dumps(failures),
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert read_json(runs / cell.id / "manifest.json")["attempts"] == 1
+    return [list(whole_events(trace_path(runs / cell.id, rank))) for rank in range(cell.ranks)]
+
+
+def end_of(events: Sequence[Event]) -> dict[str, str]:
+    """The digests of model and optimizer at the end."""
+    return next(e.tensors for e in reversed(events) if isinstance(e, Digest))
+
+
+REINIT = [
+    # From a version. Rank 0, where the others would meet, is the second one that is lost: as it begins a save.
+    ("pytorch", 2, "s5", {}, [{"step": 12, "rank": 1}, {"step": 25, "moment": "save", "rank": 0}], [10, 20]),
+    ("pytorch_fsdp", 2, "s5", {}, [{"step": 12, "rank": 1}], [10]),
+    # Without any: of each shard there is a replica.
+    ("pytorch_hsdp", 4, "never", {"state": "replica"}, [{"step": 12, "rank": 1}], [12]),
+]  # fmt: skip
+
+
+def test_survivors_stay_and_train_on_with_a_new_process_as_if_nothing_had_failed(
+    tmp_path: Path, digits: Path
+) -> None:
+    """The network has neither batch norm nor dropout: then two ranks have the same bits with shards or without."""
+    ends = {}
+    for framework, ranks, interval, options, failures, steps in REINIT:
+        cell = dataclasses.replace(
+            small_run.cell_of("pytorch", epochs=1, interval="s5", deterministic=True),
+            framework=framework,
+            model="plain_cnn",
+            ranks=ranks,
+            interval=Interval.parse(interval),
+            format=NO_FORMAT if interval == "never" else "torch_save",
+        )
+        struck = dataclasses.replace(
+            cell,
+            faults=PluginSpec("listed", (("name", "one"),)),
+            recovery=PluginSpec("reinit", tuple(options.items())),
+        )
+        if framework == "pytorch":
+            ends["undisturbed"] = end_of(trained(cell, tmp_path, digits, [])[0])
+        events = trained(struck, tmp_path, digits, failures)
+        ends[framework] = end_of(events[0])
+        launches = [
+            sum(e == "launch" for e in (getattr(e, "name", "") for e in own)) for own in events
+        ]
+        assert sum(launches) == ranks + len(failures), "the others have kept their processes"
+        for own in events:
+            regroups = [e for e in own if isinstance(e, Regroup)]
+            assert [e.step for e in regroups] == steps
+            is_new = [e.reached == 0 for e in regroups]
+            assert all(e.bytes > 0 for e in regroups if interval != "never")
+            assert [e.bytes > 0 for e in regroups] == is_new or interval != "never"
+    assert ends["pytorch"] == ends["undisturbed"]
+    assert ends["pytorch_fsdp"] == ends["undisturbed"]
+    assert ranks_of(tmp_path) == []
+
+
 def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, digits: Path) -> None:
     """Training lasts until the new rank is there: the host of the lost one is barred for three seconds."""
     cell = dataclasses.replace(
@@ -143,18 +217,7 @@ def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, dig
         faults=PluginSpec("listed", (("name", "one"),)),
         recovery=PluginSpec("horovod_elastic"),
     )
-    command = [
-        sys.executable, "scripts/train_cell.py",
-        "--cell", json.dumps(cell.to_json()),
-        "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
-        "--dataset", str(digits), "--runs", str(tmp_path),
-        "--environment", str(COLD / cell.framework), "--lock", f"envs/{cell.framework}.txt",
-        "--failures", json.dumps([{"step": 12, "rank": 1}]),
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert read_json(tmp_path / cell.id / "manifest.json")["attempts"] == 1
-    first, second = (list(whole_events(trace_path(tmp_path / cell.id, rank))) for rank in (0, 1))
+    first, second = trained(cell, tmp_path, digits, [{"step": 12, "rank": 1}])
     assert [event.ranks for event in first if isinstance(event, Membership)] == [[0], [0, 1]]
     after_loss, after_joining = (event for event in first if isinstance(event, Regroup))
     assert (after_loss.step, after_loss.reached) == (10, 12)

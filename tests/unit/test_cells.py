@@ -267,6 +267,14 @@ def test_an_elastic_recovery_is_compared_with_undisturbed_runs_that_have_it(
             "recovery shrink has no environment for accelerator cuda: use accelerator cpu, or recovery restart",
         ),
         (
+            {"framework": "pytorch_hsdp", "ranks": 3},
+            "pytorch_hsdp with 3 ranks: each shard is on 2 of them; use ranks that 2 divides",
+        ),
+        (
+            {"accelerator": "cuda", "faults": EXPONENTIAL, "recovery": PluginSpec("reinit")},
+            "recovery reinit is for accelerator cpu: on a GPU survivors would wait for a lost rank for ever; use recovery restart",
+        ),
+        (
             {"faults": PluginSpec("killed_inside"), "recovery": PluginSpec("agent")},
             "recovery agent with faults killed_inside: they are there to compare restarts; use recovery restart, or other "
             "faults",

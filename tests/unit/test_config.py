@@ -63,7 +63,7 @@ def test_a_named_format_is_used_with_the_frameworks_that_write_it() -> None:
 
 
 def test_all_frameworks_are_those_of_the_registry_in_its_order() -> None:
-    small = {"ranks": 1, "interval": "never"}
+    small = {"ranks": 2, "interval": "never"}
     for every in ("all", ["all"]):
         expanded = cells(matrix={**small, "framework": every}, repeats=1)
         assert [cell.framework for cell in expanded] == list(FRAMEWORKS)
@@ -190,7 +190,7 @@ STRUCK: dict[str, Any] = {
 
 
 def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs() -> None:
-    recoveries = ["restart", "torchrun", "horovod_elastic", "torchft", "ulfm"]
+    recoveries = ["restart", "torchrun", "reinit", "horovod_elastic", "torchft", "ulfm"]
     matrix = {
         **STRUCK,
         "framework": "all",
@@ -209,9 +209,10 @@ def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs(
         for strategy in ("native", "sharded")
     }
     baselines = {("restart", framework, False, True, "native") for framework in FRAMEWORKS}
-    agent = {
-        ("torchrun", framework, True, False, strategy)
-        for framework in ("pytorch", "pytorch_fsdp")
+    struck_alone = {
+        (recovery, framework, True, False, strategy)
+        for recovery in ("torchrun", "reinit")
+        for framework in ("pytorch", "pytorch_fsdp", "pytorch_hsdp")
         for strategy in ("native", "sharded")
     }
     served = {
@@ -225,7 +226,7 @@ def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs(
         for framework in frameworks
         for how in ((False, True), (False, False), (True, False))
     }
-    assert set(found) == everywhere | baselines | agent | elastic
+    assert set(found) == everywhere | baselines | struck_alone | elastic
 
 
 def test_a_recovery_that_no_cell_can_have_is_an_error() -> None:

@@ -219,6 +219,15 @@ def elastic(study: Made) -> None:
     study.failure("struck0", unfinished_s=0.2, detection_s=0.3, regroup_s=0.5, slower_s=8.0)
 
 
+def test_survivors_that_go_back_to_a_version_lose_what_a_restart_loses(study: Made) -> None:
+    """The work that is done again is not part of the cost: it depends on the interval, which the decision chooses."""
+    study.run(setup(history="exponential mean_s=60", recovery="reinit"), "struck0")
+    study.failure("struck0", detection_s=0.3, regroup_s=4.0, load_s=0.5, again_s=8.0)
+    row = study.costs().set_index("recovery").loc["reinit"]
+    assert row["down_s"] == pytest.approx(4.8)
+    assert (row["down_from"], row["survived"], row["replaces"]) == ("failures", 0.0, True)
+
+
 def test_kills_of_the_resume_proof_do_not_tell_what_a_failure_costs(study: Made) -> None:
     elastic(study)
     study.run(setup(history="killed_between"), "proof0")

@@ -232,6 +232,23 @@ def test_survivors_recover_without_a_checkpoint_if_more_of_their_time_is_useful(
     assert "80 % [75, 85] where survivors go on" in found.evidence
 
 
+@pytest.mark.parametrize(("import_s", "word", "going_on"), [(3.0, FOUND, 2), (0.0, UNDECIDED, 3)])
+def test_shards_need_a_checkpoint_where_all_begin_anew_without_one(
+    import_s: float, word: str, going_on: int
+) -> None:
+    frameworks = ("pytorch", "pytorch_fsdp", "pytorch_hsdp")
+    tables = Study(frameworks=frameworks, ranks=(2,), struck=("listed name=once",), recoveries=("reinit state=replica",)).tables()  # fmt: skip
+    assert verdict("sharding the model", tables) is None
+    known = tables["goodput"]
+    known["interval"] = str(NEVER)
+    known[["launch_s", "import_s"]] = 0.0
+    known.loc[known["framework"] == "pytorch_fsdp", "import_s"] = import_s
+    found = told("sharding the model", tables)
+    assert found.word == word
+    assert found.evidence.count("training goes on") == going_on
+    assert "FSDP2, ResNet-50, 2 ranks: no other holds what was lost, and " in found.evidence
+
+
 def test_the_page_has_every_finding_and_prefers_tables_that_decide() -> None:
     undecided = with_stalls(chainer=(1, 0.1, 9), pytorch=(1, 0.1, 9), tensorflow=(1, 0.1, 9))
     decided = with_stalls(chainer=(2, 1.9, 2.1), pytorch=(0.5, 0.4, 0.6), tensorflow=(0.1, 0.05, 0.2))  # fmt: skip

@@ -202,6 +202,19 @@ class PartedElsewhere(Parted):
         ]
 
 
+class Hybrid(Parted):
+    """Two ranks hold each shard, as under HSDP."""
+
+    def _part_of(self, tensor: Tensor) -> Tensor:
+        replica = (self.where.rank // (self.where.world_size // 2), 2)
+        return dataclasses.replace(super()._part_of(tensor), replica=replica)
+
+    def own_rows(self, whole: np.ndarray) -> np.ndarray:
+        parts = self.where.world_size // 2
+        rows, part = -(-len(whole) // parts), self.where.rank % parts
+        return whole[part * rows : (part + 1) * rows]
+
+
 def of_shards(rank: int, ranks: int, kind: type[Parted] = Parted, rows: int = ROWS) -> Parted:
     framework = built(rank, classes=rows)
     framework.__class__ = kind
@@ -210,9 +223,12 @@ def of_shards(rank: int, ranks: int, kind: type[Parted] = Parted, rows: int = RO
     return framework
 
 
-def saved_shards(folder: Path, ranks: int, spec: PluginSpec, rows: int = ROWS) -> Version:
+def saved_shards(
+    folder: Path, ranks: int, spec: PluginSpec, rows: int = ROWS, kind: type[Parted] = Parted
+) -> Version:
     for rank in reversed(range(ranks)):
-        writer = strategy(folder, of_shards(rank, ranks, rows=rows), world(rank, ranks), spec)
+        framework = of_shards(rank, ranks, kind, rows=rows)
+        writer = strategy(folder, framework, world(rank, ranks), spec)
         writer.ready()
         writer.save(FIRST)
         writer.close(complete=True)
@@ -252,6 +268,23 @@ def test_a_rank_writes_the_shards_that_it_holds_and_no_more(tmp_path: Path, spec
         sizes |= {name.replace("model", "optimizer"): size for name, size in sizes.items()}
         wanted = {} if rows is None else {n: (rows[0] * s, rows[1] * s) for n, s in sizes.items()}
         assert found == wanted
+
+
+@pytest.mark.parametrize("spec", ["sharded", "async", "deepfreeze"])
+def test_of_a_shard_that_two_ranks_hold_each_writes_a_half(tmp_path: Path, spec: str) -> None:
+    """Of three rows the ranks 0 and 2, and of two rows 1 and 3."""
+    version = saved_shards(tmp_path / "store", 4, PluginSpec(spec), rows=5, kind=Hybrid)
+    for rank, (start, stop) in enumerate([(0, 24), (48, 64), (24, 48), (64, 80)]):
+        pieces = pieces_in(version.folder / share_name(rank))
+        found = {piece.tensor.name: (piece.start, piece.stop) for piece in pieces}
+        assert found["model/head.kernel"] == found["optimizer/head.kernel"] == (start, stop)
+    whole = built(0, classes=5).tensors()
+    framework = of_shards(3, 4, Hybrid, rows=5)
+    for array in (*framework.weights.values(), *framework.momenta.values()):
+        array.fill(-1)
+    strategy(tmp_path / "store", framework, world(3, 4), PluginSpec(spec)).load(version)
+    for name, array in framework.tensors().items():
+        assert framework.own_rows(array).tobytes() == framework.own_rows(whole[name]).tobytes()
 
 
 def test_each_rank_writes_its_share_and_its_own_state(tmp_path: Path) -> None:

@@ -53,9 +53,11 @@ def kills(tables: Tables) -> pd.DataFrame:
     whole = failures[
         (failures["kind"] == KILL) & (over < follows) & failures["ranks_after"].notna()
     ].copy()
-    whole["went_on"] = (whole["launch_s"] + whole["import_s"]) == 0
     whole["down_s"] = whole["total_s"] - whole[list(NOT_LOST_AGAIN)].sum(axis=1)
     whole = whole.merge(tables["runs"][["run", "nodes", *CELL, *RECOVERY]], on="run")
+    # Where survivors go back to a version they lose what a restart loses.
+    goes_on = whole["recovery_name"].isin(ELASTIC)
+    whole["went_on"] = goes_on & ((whole["launch_s"] + whole["import_s"]) == 0)
     of_node = whole["victim"].str.startswith("node")
     could = np.where(of_node, whole["nodes"] > 1, whole["ranks_before"] > 1)
     whole["leaves_some"] = whole["went_on"] | could

@@ -116,6 +116,8 @@ class Tensor:
 
     shard: tuple[int, int] | None = None
     """The first element in C order that this rank holds, and the one after the last. None: every rank holds all of them."""
+    replica: tuple[int, int] = (0, 1)
+    """Of a shard: this rank's number among those that hold it, and how many they are."""
     also: tuple[str, ...] = ()
     """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `state` too."""
     in_place: bool = False

@@ -191,7 +191,7 @@ def _lost_epoch(plan: Plan, position: Position) -> str | None:
     """
     paths = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
     recorded = [{e.epoch for e in whole_events(path) if isinstance(e, Epoch)} for path in paths]
-    if RECOVERIES[plan.cell.recovery.name].elastic:
+    if RECOVERIES[plan.cell.recovery.name].keeps_survivors:
         recorded = [set().union(*recorded)]
     for path, epochs in zip(paths, recorded, strict=False):
         for epoch in range(position.step // plan.steps_per_epoch):

@@ -102,9 +102,19 @@ class Cell:
             FRAMEWORKS[self.framework].cpu_only and self.accelerator != "cpu",
             f"{self.framework} has no environment for accelerator {self.accelerator}: use accelerator cpu, or another framework",
         )
+        replicas = FRAMEWORKS[self.framework].replicas
+        yield (
+            self.ranks % replicas != 0,
+            f"{self.framework} with {self.ranks} ranks: each shard is on {replicas} of them; use ranks that {replicas} divides",
+        )
         yield (
             recovery.own_environment and self.accelerator != "cpu",
             f"recovery {self.recovery.name} has no environment for accelerator {self.accelerator}: use accelerator cpu, or "
+            f"recovery {RESTART.name}",
+        )
+        yield (
+            recovery.reinitializes and self.accelerator != "cpu",
+            f"recovery {self.recovery.name} is for accelerator cpu: on a GPU survivors would wait for a lost rank for ever; use "
             f"recovery {RESTART.name}",
         )
         for kind, entry in (("strategy", strategy), ("recovery", recovery)):

@@ -46,6 +46,8 @@ class FrameworkEntry:
     """Whether no default study trains it, which would take longer than it says."""
     shards: bool = False
     """Whether each rank holds a shard of model and optimizer, as its class says by `is_sharded`."""
+    replicas: int = 1
+    """How many ranks hold the same shard, where they hold shards. The number of ranks is a multiple of it."""
     cpu_only: bool = False
     """Whether it has no environment for GPUs."""
     offers: tuple[str, ...] = ()
@@ -57,6 +59,10 @@ class FrameworkEntry:
     color: str | None = None
     marker: str | None = None
     """Colour and marker in all figures, as matplotlib names them. Each belongs to one framework. None: a spare one."""
+
+    def parts(self, ranks: int) -> int:
+        """In how many parts model and optimizer lie, one on each rank. Rank r holds part r % parts."""
+        return ranks // self.replicas if self.shards else 1
 
     @property
     def optional(self) -> bool:
@@ -149,6 +155,18 @@ FRAMEWORKS = Registry(
             color="#E69F00",
             marker="P",
         ),
+        "pytorch_hsdp": FrameworkEntry(
+            location="ckptbench.frameworks.fsdp.hybrid:PyTorchHsdp",
+            formats=("torch_save",),
+            omissions=("position", "momentum", "random", "statistics"),
+            environment="pytorch",
+            shards=True,
+            replicas=2,
+            offers=("adamw", "bf16", "tokens", ACCUMULATION),
+            label="PyTorch HSDP",
+            color="#999933",
+            marker="p",
+        ),
         "horovod_tensorflow": FrameworkEntry(
             location="ckptbench.frameworks.horovod.tensorflow:HorovodTensorFlow",
             formats=("hdf5", "keras", "tf_checkpoint"),
@@ -169,6 +187,7 @@ FRAMEWORKS = Registry(
     },
 )
 
+_PYTORCH = ("pytorch", "pytorch_fsdp", "pytorch_hsdp")
 FORMAT_LABELS = {
     "orbax": "Orbax",
     "npz": "npz",
@@ -270,13 +289,13 @@ STRATEGIES = Registry(
         ),
         "dcp": StrategyEntry(
             location="ckptbench.strategies.pytorch.dcp:Dcp",
-            frameworks=("pytorch", "pytorch_fsdp"),
+            frameworks=_PYTORCH,
             formats=("dcp",),
             stages=("begun", "written"),
         ),
         "dcp_async": StrategyEntry(
             location="ckptbench.strategies.pytorch.dcp_async:DcpAsync",
-            frameworks=("pytorch", "pytorch_fsdp"),
+            frameworks=_PYTORCH,
             formats=("dcp",),
             stages=("begun", "copied", "written"),
             blocking=False,
@@ -410,6 +429,13 @@ class RecoveryEntry(Entry):
     elastic: bool = False
     """Whether the ranks that survive go on in their processes. What that costs is paid where nothing fails too, so the
     undisturbed run of such a cell has the same recovery."""
+    reinitializes: bool = False
+    """Whether the ranks that survive stay, and all go back to a version with a new one in place of the lost one. That costs
+    nothing where nothing fails. It needs collectives that end with an error when a rank is lost, as those on CPU do."""
+
+    @property
+    def keeps_survivors(self) -> bool:
+        return self.elastic or self.reinitializes
 
     def goes_with(self, strategy: str) -> bool:
         return self.strategies is None or strategy in self.strategies
@@ -432,7 +458,7 @@ RECOVERIES = {
         launcher="ckptbench.failures.recovery.torchrun:Torchrun",
         rank="ckptbench.failures.recovery.torchrun:TorchrunRank",
         starts_node=True,
-        frameworks=("pytorch", "pytorch_fsdp"),
+        frameworks=_PYTORCH,
         options=_PATIENCE,
     ),
     "horovod_elastic": RecoveryEntry(
@@ -464,12 +490,20 @@ RECOVERIES = {
         elastic=True,
         options={**_AVERAGING, "replace": False},
     ),
+    "reinit": RecoveryEntry(
+        launcher="ckptbench.failures.recovery.reinit:Reinit",
+        rank="ckptbench.failures.recovery.reinit:ReinitRank",
+        frameworks=_PYTORCH,
+        strategies=(NATIVE.name, "sharded", "dcp"),
+        reinitializes=True,
+        options={**_PATIENCE, "state": ("version", "replica")},
+    ),
 }
 """Recoveries. `patience_s`: how long a rank may be silent before it counts as lost. `batch`: after a failure the survivors share
 the same global batch (`kept`), or the share of the lost rank is left out (`shrunk`). `learning_rate`: a smaller global batch is learned
 from with the same learning rate (`kept`), or with one that is smaller in proportion (`scaled`). `commit_steps`: every rank keeps its
 state after so many steps, and survivors go back to the state kept last. `timeout_s`: how long Horovod waits for a rank, above all
-for one that starts."""
+for one that starts. `state`: all go back to the newest version, or survivors keep theirs where others hold what was lost (`replica`)."""
 
 
 def undisturbed_recovery(recovery: str) -> str:

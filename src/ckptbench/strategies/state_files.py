@@ -110,7 +110,8 @@ def layout_of(tensor: Tensor) -> Layout:
 def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
     """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name.
 
-    Of a tensor of which ranks hold shards it is the shard of this rank; the others are divided as `share_of` says.
+    Of a tensor of which ranks hold shards it is the shard of this rank, divided among those that hold the same one; the others
+    are divided as `share_of` says.
     """
     by_name = {tensor.name: tensor for tensor in tensors}
     names = [name for tensor in tensors for name in (tensor.name, *tensor.also)]
@@ -120,16 +121,19 @@ def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tup
             f"two tensors of the state are named {twice}: a file would hold only one of them"
         )
     by_all = [layout_of(tensor) for tensor in tensors if tensor.shard is None]
-    shards = [(layout_of(tensor), tensor.shard) for tensor in tensors if tensor.shard is not None]
+    shards = [_own_part(tensor) for tensor in tensors if tensor.shard is not None]
     pieces = [
-        *(
-            Piece(tensor=each, start=start, stop=stop)
-            for each, (start, stop) in shards
-            if stop > start
-        ),
+        *(piece for piece in shards if piece.stop > piece.start),
         *share_of(by_all, rank, world_size),
     ]
     return [(by_name[piece.tensor.name], piece) for piece in pieces]
+
+
+def _own_part(tensor: Tensor) -> Piece:
+    """What this rank writes of its shard: each rank that holds the same one writes an equal part of it."""
+    (start, stop), (number, holders) = tensor.held, tensor.replica
+    first, last = (start + (stop - start) * edge // holders for edge in (number, number + 1))
+    return Piece(tensor=layout_of(tensor), start=first, stop=last)
 
 
 def load_shares(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:

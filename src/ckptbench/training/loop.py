@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.version import read_version
+from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.common.clock import clock
+from ckptbench.common.errors import LaunchError
 from ckptbench.common.footprint import forget_peak
 from ckptbench.data.dataset import Dataset
 from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
@@ -155,7 +157,10 @@ class Trainer:
         )
         self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
-        self._recorder.write(state_of(network, self._framework))
+        if (
+            not self._link.comes_again
+        ):  # else the trace has it, and where ranks hold shards the others would have to gather
+            self._recorder.write(state_of(network, self._framework))
 
     def start(self) -> Position:
         """The position at which training begins. Loads the checkpoint to go on from, if there is one."""
@@ -204,7 +209,7 @@ class Trainer:
             except Exception as error:  # noqa: BLE001 (regroup raises it again unless a peer's death has caused it)
                 if RECOVERIES[
                     self._plan.cell.recovery.name
-                ].elastic:  # else it is only about to end
+                ].keeps_survivors:  # else it is only about to end
                     self._injector.recovering()
                 regrouped = self._recovery.regroup(error, self._reached)
 
@@ -226,24 +231,42 @@ class Trainer:
         reached = self._reached
         self._saved = None  # the loss may have cut the last save short, on some ranks or on all
         self._recorder.write_steps(reached.epoch)
-        if reached.step != regrouped.step:
-            self._reached = self._after(regrouped.step)
-        self._enter(regrouped)
+        version = self._newest() if regrouped.step is None else None
+        step = regrouped.step if version is None else version.position.step
+        assert step is not None
+        if reached.step != step:
+            self._reached = self._after(step)
+        self._enter(regrouped, step)
+        ready_ns, taken = regrouped.ready_ns, regrouped.bytes
+        if version is not None:
+            loaded = timed_load(self._checkpointer, version, self._world.rank)
+            ready_ns, taken = loaded.end_ns, loaded.bytes or 0
         self._recorder.write(
             Regroup(
-                step=regrouped.step,
+                step=step,
                 reached=reached.step,
                 noticed_ns=regrouped.noticed_ns,
                 agreed_ns=regrouped.agreed_ns,
-                ready_ns=regrouped.ready_ns,
-                bytes=regrouped.bytes,
+                ready_ns=ready_ns,
+                bytes=taken,
             )
         )
         self._recorder.sync()  # the launcher reads it, perhaps on another node
-        log.info("goes on after step %d with ranks %s", regrouped.step, list(regrouped.ranks))
+        log.info("goes on after step %d with ranks %s", step, list(regrouped.ranks))
 
-    def _enter(self, regrouped: Regrouped) -> None:
-        """Take this rank's share of the work among the ranks that train from now on."""
+    def _newest(self) -> Version:
+        """The newest sound version, as the first rank finds it: the others must not look while it sets damaged ones aside.
+
+        Raises LaunchError on all ranks if there is none.
+        """
+        found = self._levels.newest() if self._launched_world.rank == 0 else None
+        folder, *_ = self._link.gather("version", found and str(found.folder))
+        if folder is None:
+            raise LaunchError("there is no sound version to go back to")
+        return found or read_version(Path(folder))
+
+    def _enter(self, regrouped: Regrouped, step: int) -> None:
+        """Take this rank's share of the work among the ranks that train from now on, after `step`."""
         ranks = regrouped.ranks
         self._world = world_among(self._launched_world, ranks)
         shares = self._shares(ranks)
@@ -252,7 +275,7 @@ class Trainer:
         self._recovery.part_read = sum(share.samples for share in shares) / global_batch
         self._recorder.write(
             Membership(
-                step=regrouped.step,
+                step=step,
                 ranks=list(ranks),
                 first=[share.first for share in shares],
                 samples=[share.samples for share in shares],

@@ -129,10 +129,10 @@ def possible_causes(loss: Loss, plan: Plan) -> list[Strike]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regrouped:
-    """The agreement of the ranks that go on together, on one of them. Each has the state of that step."""
+    """The agreement of the ranks that go on together, on one of them. Each has the state of that step, unless all go back to a version."""
 
-    step: int
-    """Completed steps of the whole run after which they go on."""
+    step: int | None
+    """Completed steps of the whole run after which they go on. None: those of the newest version, which all are to load."""
     ranks: tuple[int, ...]
     """Those that train from now on, by their numbers in the run. The first one does what rank 0 does at other times."""
     noticed_ns: int
@@ -140,7 +140,7 @@ class Regrouped:
     agreed_ns: int
     """When the ranks had agreed on `step` and `ranks`."""
     ready_ns: int
-    """When this rank had the state."""
+    """When this rank had the state, or was about to load it."""
     bytes: int = 0
     """Bytes of the state that came from another rank. 0: this rank had it."""
 

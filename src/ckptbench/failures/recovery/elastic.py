@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from itertools import dropwhile
 from typing import NoReturn
@@ -21,7 +22,7 @@ from ckptbench.failures.recovery.contract import (
     possible_causes,
 )
 from ckptbench.frameworks.contract import Framework
-from ckptbench.runs.events import Event, Start, Strike
+from ckptbench.runs.events import Event, Regroup, Start, Strike
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.trace import whole_events
@@ -36,6 +37,8 @@ class Elastic(Recovery):
     def __init__(self) -> None:
         self._explained: set[tuple[int, int]] = set()
         """The failures, by their numbers, and the ranks whose loss each has explained."""
+        self.replaced: Counter[int] = Counter()
+        """How many lost ranks were replaced while the others waited, by attempt."""
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
         if not self.was_planned(loss, plan):
@@ -52,6 +55,14 @@ class Elastic(Recovery):
             self._explained.add((by[-1], rank))
             log.info("failure %d has struck rank %d, as planned", by[-1], rank)
         return bool(loss.ranks)
+
+    def is_whole(self, plan: Plan) -> bool:
+        """Whether every rank says that it trains with all others again since the last loss, where lost ranks are replaced."""
+        return all(
+            sum(isinstance(event, Regroup) for event in events_since_met(plan, rank))
+            == self.replaced[plan.attempt]
+            for rank in range(plan.cell.ranks)
+        )
 
     def _explains(self, strike: Strike, rank: int, plan: Plan) -> bool:
         if strike.kind == "slow" or (strike.failure, rank) in self._explained:

@@ -19,7 +19,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -32,9 +31,8 @@ from ckptbench.common.clock import Instant, clock
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict, flush
-from ckptbench.failures.recovery.elastic import AveragingRank, Elastic, events_since_met
+from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
 from ckptbench.matrix.plugin_spec import Option
-from ckptbench.runs.events import Regroup
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.position import Position
 from ckptbench.world.link import Link
@@ -67,11 +65,6 @@ PREFIX = f"ckptbench-{os.getuid()}-ulfm-"
 class Ulfm(Elastic):
     """The half that the launcher calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._replaced: Counter[int] = Counter()
-        """How many ranks the survivors were left to replace, by attempt."""
-
     def command(self, rank: Sequence[str], plan: Plan) -> list[str]:
         mpiexec = Path(rank[0]).with_name("mpiexec")  # of the MPI in the environment of the ranks
         return [str(mpiexec), *OPTIONS, "-n", str(plan.cell.ranks), *rank]
@@ -84,26 +77,18 @@ class Ulfm(Elastic):
         verdict = super().after(loss, plan)
         if verdict != Verdict.GO_ON or not self.options(plan)["replace"]:
             return verdict
-        if len(loss.ranks) > 1 or not self._is_whole(plan):
+        if len(loss.ranks) > 1 or not self.is_whole(plan):
             return Verdict.RELAUNCH
-        self._replaced[plan.attempt] += 1
+        self.replaced[plan.attempt] += 1
         return verdict
 
     def was_planned(self, loss: Loss, plan: Plan) -> bool:
         """A process that comes up in place of a lost rank ends with an error if a survivor is lost meanwhile."""
-        if not self.options(plan)["replace"] or self._is_whole(plan):
+        if not self.options(plan)["replace"] or self.is_whole(plan):
             return super().was_planned(loss, plan)
         alone = [dataclasses.replace(loss, ranks=(rank,)) for rank in loss.ranks]
         planned = [super(Ulfm, self).was_planned(each, plan) for each in alone]
         return any(planned)
-
-    def _is_whole(self, plan: Plan) -> bool:
-        """Whether every rank says that it trains with all others again since the last loss."""
-        return all(
-            sum(isinstance(event, Regroup) for event in events_since_met(plan, rank))
-            == self._replaced[plan.attempt]
-            for rank in range(plan.cell.ranks)
-        )
 
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:

@@ -36,14 +36,26 @@ class PyTorchFsdp(PyTorch):
 
     formats: ClassVar[dict[str, Format[PyTorchFsdp]]]  # type: ignore[assignment]  # filled at the end of the file
     is_sharded = True
+    replicas: ClassVar[int] = 1
+    """How many ranks hold the same shard, if the number of ranks is a multiple of it."""
 
     def _connect(self) -> None:
-        if self._world.world_size == 1:
+        ranks = self._world.world_size
+        if ranks == 1:
             # DCP's asynchronous saves need a backend of the CPU as well.
             backend = "cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo"
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
         super()._connect()
-        self._mesh = init_device_mesh(self._device.type, (self._world.world_size,))
+        holders = math.gcd(self.replicas, ranks)
+        self.parts = ranks // holders
+        self._replica = self._world.rank // self.parts, holders
+        if holders == 1:
+            self._mesh = init_device_mesh(self._device.type, (ranks,))
+        else:  # the first dimension replicates, the second one shards
+            names = ("replicas", "shards")
+            self._mesh = init_device_mesh(
+                self._device.type, (holders, self.parts), mesh_dim_names=names
+            )
 
     def _wrapped(self) -> nn.Module:
         """The module, whose parameters become DTensors. A layer that shares a parameter with another is left to the root."""

@@ -30,7 +30,7 @@ class HorovodPyTorch(OverHorovod, PyTorch):
         return hvd.DistributedOptimizer(
             super()._optimizer(settings),
             named_parameters=self.module.named_parameters(),
-            backward_passes_per_step=self._accumulation,
+            backward_passes_per_step=self._spec.accumulation,
         )
 
     def _wrapped(self) -> nn.Module:

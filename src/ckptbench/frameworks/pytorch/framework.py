@@ -19,6 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
+from ckptbench.common.connections import connections, end
 from ckptbench.common.errors import CheckpointError
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
@@ -71,6 +72,8 @@ class PyTorch(Framework):
     module: nn.Module
     optimizer: torch.optim.Optimizer
     _forward: nn.Module  # the module, wrapped if there are several ranks
+    parts = 1
+    """In how many parts model and optimizer lie, one on each rank. Rank r holds part r % parts."""
 
     def __init__(self, world: RankContext) -> None:
         self._world = world
@@ -78,6 +81,8 @@ class PyTorch(Framework):
         # Copies to the host go beside the stream in which the network computes.
         self._copying = torch.cuda.Stream() if self._device.type == "cuda" else None
         self._tensors: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
+        self._replica = (0, 1)
+        """See `Tensor.replica`."""
 
     @classmethod
     def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
@@ -87,8 +92,13 @@ class PyTorch(Framework):
         if deterministic:
             _be_deterministic()
         framework = cls(world)
-        framework._connect()
+        framework._meet()
         return framework
+
+    def _meet(self) -> None:
+        before = connections()
+        self._connect()
+        self._connections = connections() - before
 
     def _connect(self) -> None:
         if self._world.world_size > 1:
@@ -101,19 +111,24 @@ class PyTorch(Framework):
             )
 
     def build(self, spec: TrainSpec) -> None:
-        self._auxiliary_weights = spec.network.auxiliary_weights
-        self._accumulation = spec.accumulation
-        self._tensors.clear()
-        self.module = module_of(spec.network).to(self._device)
+        self._spec = replace(spec, weights={})
         self._autocast = functools.partial(
             torch.autocast, self._device.type, torch.bfloat16, enabled=spec.precision == "bf16"
         )
+        self._loss = nn.CrossEntropyLoss()
+        self._make(spec.weights)
+
+    def _make(self, weights: Arrays) -> None:
+        """Make the module with these weights, or random ones for parameters without, and the optimizer, for all ranks that there are."""
+        self._tensors.clear()
+        self.module = module_of(self._spec.network).to(self._device)
         with torch.no_grad():
             for name, parameter in self._parameters():
-                parameter.copy_(torch.from_numpy(spec.weights[name]))
+                if name in weights:
+                    parameter.copy_(torch.from_numpy(weights[name]))
         self._forward = self._wrapped()
-        self.optimizer = self._optimizer(spec.optimizer)
-        self._slots = SLOTS[type(spec.optimizer)]
+        self.optimizer = self._optimizer(self._spec.optimizer)
+        self._slots = SLOTS[type(self._spec.optimizer)]
         # Zeros give the same first update as no slots, and a load needs the slots to exist.
         for parameter in self.module.parameters():
             self.optimizer.state[parameter] = {
@@ -122,7 +137,6 @@ class PyTorch(Framework):
                 else torch.zeros((), device=self._device)
                 for slot in self._slots
             }
-        self._loss = nn.CrossEntropyLoss()
 
     def _optimizer(self, settings: Optimizer) -> torch.optim.Optimizer:
         if isinstance(settings, Sgd):
@@ -165,7 +179,7 @@ class PyTorch(Framework):
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
         self._forward.train()
         self.optimizer.zero_grad()
-        parts = parts_of(len(labels), self._accumulation)
+        parts = parts_of(len(labels), self._spec.accumulation)
         losses = [
             self._backward(inputs[part], labels[part], len(labels), is_last=part is parts[-1])
             for part in parts
@@ -208,7 +222,7 @@ class PyTorch(Framework):
             loss = self._loss(outputs.flatten(0, -2), labels.flatten())
             return loss, loss
         loss, *of_heads = (self._loss(each, labels) for each in outputs)
-        weighted = zip(self._auxiliary_weights, of_heads, strict=True)
+        weighted = zip(self._spec.network.auxiliary_weights, of_heads, strict=True)
         return sum((weight * of_head for weight, of_head in weighted), loss), loss
 
     @torch.no_grad()
@@ -232,6 +246,17 @@ class PyTorch(Framework):
 
     def abort(self) -> None:
         """Nothing to do: gloo and NCCL notice the dead peer, and the launcher ends ranks that still wait."""
+
+    def disconnect(self) -> None:
+        """Leave the others after a loss: collectives in which they wait for this rank end with an error. `reconnect` follows."""
+        end(self._connections)
+        dist.distributed_c10d._abort_process_group()
+
+    def reconnect(self, world: RankContext) -> None:
+        """Meet all ranks again, and make network and optimizer anew. All of the state is then to be loaded."""
+        self._world = world
+        self._meet()
+        self._make({})
 
     def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
         return named_tensors(self.module, "_parameters")
@@ -299,7 +324,8 @@ class PyTorch(Framework):
         if known is None or known[0] != (memory, names):
             # What is kept holds its memory, so no other tensor can come to lie there.
             made = tensor_of(names, self._own(tensor), self._copying)
-            whole = replace(made, shape=tuple(tensor.shape), shard=self._shard(tensor))
+            shape, shard = tuple(tensor.shape), self._shard(tensor)
+            whole = replace(made, shape=shape, shard=shard, replica=self._replica)
             found = (memory, names), whole
             known = self._tensors[names[0]] = found
         return known[1]

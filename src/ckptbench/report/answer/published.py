@@ -17,7 +17,7 @@ from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER, Interval
-from ckptbench.matrix.registry import KILLED, NATIVE, RESTART, formats_of
+from ckptbench.matrix.registry import FRAMEWORKS, KILLED, NATIVE, RESTART, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
 from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
@@ -251,6 +251,18 @@ def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
         yield _compared(evidence, found=own.lo > other.hi, refuted=own.hi < other.lo)
 
 
+def _which_parallelism(tables: Tables) -> Iterator[Verdict]:
+    """Runs without any checkpoint whose recovery takes what a rank has lost from another one, if there is one: did they have to begin anew?"""
+    rows = tables["goodput"]
+    own = (rows["recovery_name"] == "reinit") & (rows["interval"] == str(NEVER))
+    for row in records(rows[own & (rows["failures"] > 0)]):
+        is_held = FRAMEWORKS[row["framework"]].parts(row["ranks"]) < row["ranks"]
+        went_on = row["launch_s"] + row["import_s"] == 0
+        where = "others hold what was lost" if is_held else "no other holds what was lost"
+        evidence = f"{_of(row)}: {where}, and {'training goes on' if went_on else 'all begin anew'}"
+        yield _compared(evidence, found=went_on == is_held, refuted=went_on != is_held)
+
+
 FINDINGS = (
     Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), "Overhead. ", _not_negligible),
     Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme_stall, framework="tensorflow", lowest=True)),
@@ -262,6 +274,7 @@ FINDINGS = (
     Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"overhead, stall and slower steps together, of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as much", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), "Overhead against that of native. ", _hides),
     Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, with several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), "", _shares),
     Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time, of all ranks that are paid for, shows it", "config/studies/findings.yaml", ("goodput",), "Useful part of the ranks' time. ", _without_checkpoint),
+    Finding("ulfm", "Data parallelism needs no checkpoint to go on after a loss, and sharding the model over the ranks does.", "a rank is killed in runs without checkpoints whose survivors take in a new one: it gets what was lost from a rank that holds the same, or all begin anew. Hybrid sharding, whose shards have replicas, is held to need none", "config/studies/parallelism.yaml", ("goodput",), "", _which_parallelism),
 )  # fmt: skip
 TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs} | {"provenance"}))
 """The tables that verdicts are made from."""
