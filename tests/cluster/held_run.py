@@ -1,4 +1,4 @@
-"""A study of one run that is held still until it is told to stop: however fast the machine, it is stopped half-way."""
+"""A study of one run that is held still until it is told to stop, or a node dies: however fast the machine, that is half-way."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from typing import Any
 
 from ckptbench.common.files import read_json
 from tests.cluster.commands import poll
-from tests.cluster.studies import said, vary
+from tests.cluster.studies import said, state, vary
 from tests.study.checkout import Checkout, ranks_of
 
-EPOCHS = 8
+EPOCHS = 12
+"""Enough for three stops and the end."""
 STEPS_PER_EPOCH = 40
 HELD_AFTER = 2
-"""Epochs of every rank."""
+"""Epochs of every rank, since it started anew."""
 TARGET = "results/tables/runs.parquet"
+REQUEST = ": a checkpoint follows"
+"""What its launcher says when it is told to stop."""
 
 
-def one_run(checkout: Checkout, framework: str) -> str:
-    """A study file of a single cell: a baseline, which writes no checkpoint unless it is told to stop."""
-    matrix = {"framework": framework, "ranks": 2, "interval": "never", "epochs": EPOCHS}
+def one_run(checkout: Checkout, framework: str, interval: int | str) -> str:
+    """A study file of a single cell. With the interval `never` it is a baseline, which writes no checkpoint unless it is told to stop."""
+    matrix = {"framework": framework, "ranks": 2, "interval": interval, "epochs": EPOCHS}
     training = {"steps_per_epoch": STEPS_PER_EPOCH, "test_samples": 16}
     return vary(checkout, {**matrix, "deterministic": True}, training, repeats=1)
 
@@ -39,9 +42,18 @@ class HeldRun:
     study: subprocess.Popen[bytes]
     held: tuple[int, ...] = ()
     """Its ranks' process ids, while they are held."""
-    told: bool = False
+    stops: int = 1
+    """How often it is to be told to stop."""
+    told: int = 0
+    """How often it was."""
     when_told: Callable[[Checkout], None] | None = None
     """What is to be done as soon as it has been told to stop."""
+    lost: tuple[str, ...] = ()
+    """Its nodes that died, in this order."""
+    _starts: int = 0
+    """How often it had started when it was held last."""
+    _requests: int = 0
+    """How often it had been told to stop by then."""
 
     @property
     def folder(self) -> Path | None:
@@ -49,16 +61,21 @@ class HeldRun:
 
     def look(self) -> None:
         """Hold the ranks as soon as they have trained a while; let them go on as soon as they are told to stop."""
-        if self.told:
+        if self.told == self.stops:
             return
         if not self.held and self._has_trained_a_while():
+            self._requests = self._launcher_said().count(REQUEST)
             self.held = tuple(ranks_of(self.checkout.folder))
             self._signal(signal.SIGSTOP)
-        elif self.held and ": a checkpoint follows" in self._launcher_said():
-            self.told = True
-            self._signal(signal.SIGCONT)
+        elif self.held and self._launcher_said().count(REQUEST) > self._requests:
+            self.told += 1
+            self.let_go()
             if self.when_told:
                 self.when_told(self.checkout)
+
+    def let_go(self) -> None:
+        self._signal(signal.SIGCONT)
+        self.held = ()
 
     def digests(self) -> list[dict[str, str]]:
         """Of every tensor in the end, by rank."""
@@ -80,9 +97,16 @@ class HeldRun:
         return read_json(self.folder / "manifest.json")
 
     def _has_trained_a_while(self) -> bool:
-        traces = self.traces()
-        epochs = [sum(event["event"] == "epoch" for event in trace) for trace in traces]
-        return len(epochs) == 2 and min(epochs) >= HELD_AFTER
+        epochs = [epochs_of_attempts(trace) for trace in self.traces()]
+        starts = min((len(each) for each in epochs), default=0)
+        trained = (
+            len(epochs) == 2
+            and starts > self._starts
+            and min(each[-1] for each in epochs) >= HELD_AFTER
+        )
+        if trained:
+            self._starts = starts
+        return trained
 
     def _launcher_said(self) -> str:
         logs = (self.checkout.folder / "results" / "logs" / "train_cell").glob("*.log")
@@ -92,6 +116,17 @@ class HeldRun:
         for rank in self.held:
             with suppress(ProcessLookupError):
                 os.kill(rank, number)
+
+
+def epochs_of_attempts(trace: list[dict[str, Any]]) -> list[int]:
+    """How many epochs each attempt has made, by the trace of a rank."""
+    epochs: list[int] = []
+    for event in trace:
+        if event["event"] == "start":
+            epochs.append(0)
+        elif event["event"] == "epoch":
+            epochs[-1] += 1
+    return epochs
 
 
 def whole_lines(text: str) -> list[str]:
@@ -105,8 +140,8 @@ def hold(runs: Collection[HeldRun], timeout_s: float) -> None:
 
 
 def let_go_when_told_to_stop(runs: Collection[HeldRun], timeout_s: float) -> None:
-    """Wait until all have been told to stop, and let each go on as soon as it is."""
-    _look_until(runs, lambda run: run.told, timeout_s)
+    """Wait until all have been told to stop as often as they are to be, and let each go on as soon as it is."""
+    _look_until(runs, lambda run: run.told == run.stops, timeout_s)
 
 
 def _look_until(
@@ -115,8 +150,8 @@ def _look_until(
     def all_are() -> bool:
         for run in runs:
             run.look()
-            assert run.told or run.study.poll() is None, said(run.checkout)
+            assert run.told == run.stops or run.study.poll() is None, said(run.checkout)
         return all(condition(run) for run in runs)
 
     late = [run for run in runs if not condition(run)] if not poll(all_are, timeout_s, 0.1) else []
-    assert not late, "\n".join(said(run.checkout) for run in late)
+    assert not late, "\n".join(state(run.checkout) for run in late)

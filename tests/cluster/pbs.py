@@ -13,6 +13,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from tests.cluster.cluster import INSTALL, Cluster
 from tests.cluster.commands import PATIENCE_S, ClusterError, check, poll, run, said
 from tests.cluster.pbs_conf import (
@@ -30,7 +32,7 @@ from tests.cluster.pbs_conf import (
     node_conf,
     server_conf,
 )
-from tests.cluster.processes import Process, kill, start_ticks
+from tests.cluster.processes import Process, start_ticks
 
 VARIABLE = "CKPTBENCH_OPENPBS"
 """Names a folder with `openpbs-*.tar.xz`, whose only entry is the folder `pbs`. Unset: no test with PBS is selected."""
@@ -94,13 +96,11 @@ class Pbs(Cluster):
 
     def kill_node(self, node: str) -> None:
         """As a loss of power does: its daemon, and all that the daemon has started."""
-        moms = [each for each in self.daemons.running() if each.name == f"pbs_mom-{node}"]
-        started = [process for mom in moms for process in mom.descendants()]
-        kill(moms)
-        kill(started)
-
-    def miss_node(self, node: str) -> None:
-        """Nothing: PBS misses a node at once."""
+        (mom,) = (each for each in self.daemons.running() if each.name == f"pbs_mom-{node}")
+        daemon = psutil.Process(mom.pid)
+        for process in [daemon, *daemon.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def start_node(self, node: str) -> None:
         mom = self._daemon("pbs_mom", node, "-N")

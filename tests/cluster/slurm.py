@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import check, free_ports, poll, run, said
-from tests.cluster.processes import kill, processes_with
+from tests.cluster.processes import Process, processes_with
 from tests.cluster.slurm_conf import GPUS_PER_NODE, NODES, gres_conf, slurm_conf, slurmdbd_conf
 
+NODE = "SLURMD_NODENAME"
+"""Set by Slurm in every process of a job, and here in the daemons of the node."""
 READY_STATES = {"idle", "mixed", "allocated", "completing"}
 
 
@@ -29,12 +33,11 @@ class Slurm(Cluster):
         return self._configured() and bool(self.daemons.running()) and not self._nodes_missing()
 
     def kill_node(self, node: str) -> None:
-        """As a loss of power does: its daemon, what watches over its jobs, and all that these have started."""
-        kill(process for process in self.daemons.running() if process.name == node)
-        tasks = [*processes_with({**self.environment(), "SLURMD_NODENAME": node})]
-        guards = (parent for task in tasks if (parent := task.parent()) is not None)
-        kill(guard for guard in guards if guard.name == self.job_guard)
-        kill(tasks)
+        """As a loss of power does: its daemon and what watches over its jobs, before these can tell of it, and all of the jobs."""
+        found = processes_with({**self.environment(), NODE: node})
+        for process in sorted(found, key=lambda each: each.name not in ("slurmd", self.job_guard)):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
 
     def miss_node(self, node: str) -> None:
         """What Slurm does by itself when a node has been silent for five minutes (SlurmdTimeout)."""
@@ -43,8 +46,7 @@ class Slurm(Cluster):
 
     def start_node(self, node: str) -> None:
         """It takes jobs again as soon as its daemon says so (ReturnToService)."""
-        process = self.daemons.start(node, ["slurmd", "-D", "-N", node], self.environment())
-        self.daemons.wait_for(process, self._nodes_missing)
+        self.daemons.wait_for(self._start_node(node), self._nodes_missing)
 
     def _configured(self) -> bool:
         return (self.folder / "slurm.conf").exists()
@@ -124,8 +126,12 @@ class Slurm(Cluster):
         environment = self.environment()
         controller = self.daemons.start("slurmctld", ["slurmctld", "-D"], environment)
         for node in NODES:
-            self.daemons.start(node, ["slurmd", "-D", "-N", node], environment)
+            self._start_node(node)
         self.daemons.wait_for(controller, self._nodes_missing)
+
+    def _start_node(self, node: str) -> Process:
+        command = ["slurmd", "-D", "-N", node]
+        return self.daemons.start(node, command, {**self.environment(), NODE: node})
 
     def _database_socket(self) -> Path:
         return self.folder / "mysql" / "socket"

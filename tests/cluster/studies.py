@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,11 @@ def vary(
 
 
 @contextmanager
-def started(checkout: Checkout, *targets: str, study: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    checkout: Checkout, *targets: str, study: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """In the background; interrupted, which cancels its jobs, where the test does not wait for its end."""
-    process = checkout.start(*targets, study=study)
+    process = checkout.start(*targets, study=study, environment=environment)
     try:
         yield process
     finally:
@@ -77,9 +79,9 @@ def end_well(checkout: Checkout, process: subprocess.Popen[bytes], timeout_s: fl
     assert status == 0, said(checkout)
 
 
-def state(checkout: Checkout) -> str:
+def state(checkout: Checkout, environment: Mapping[str, str] | None = None) -> str:
     """How far it is: its scheduler's queue, its ranks' processes, and the ends of all logs."""
-    queue = [run(command, {}).stdout for command in QUEUES[checkout.profile]]
+    queue = [run(command, environment or {}).stdout for command in QUEUES[checkout.profile]]
     ranks = [sleeping(rank) for rank in ranks_of(checkout.folder)]
     jobs = sorted((checkout.folder / ".snakemake" / "submitit").glob("*/*_log.*"))
     runs = sorted((checkout.folder / "results" / "logs").rglob("*.log"))

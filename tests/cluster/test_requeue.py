@@ -1,11 +1,15 @@
-"""A run that its scheduler stops writes a checkpoint, is requeued, goes on, and ends with the bits of one that was not.
+"""A run that its scheduler stops, or that loses its nodes, is requeued, goes on, and ends with the bits of one that was left alone.
 
-To Snakemake it is one job; to the study it is no timing.
+To Snakemake it is one job; to the study it is no timing. All hosts of a Grid Engine have one port, which two daemons on this machine
+cannot share, so the loss of its second host is shown with replaced commands, by the executor's own test_lost_nodes.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,7 @@ import pytest
 
 from snakemake_executor_plugin_submitit import ExecutorSettings
 from snakemake_executor_plugin_submitit.resources import stop_seconds
-from tests.cluster.commands import check, run
+from tests.cluster.commands import check, poll, run
 from tests.cluster.held_run import (
     EPOCHS,
     STEPS_PER_EPOCH,
@@ -24,32 +28,46 @@ from tests.cluster.held_run import (
     let_go_when_told_to_stop,
     one_run,
 )
-from tests.cluster.studies import end_well, resources, said, started, submitted
+from tests.cluster.pbs import Pbs, archive
+from tests.cluster.slurm import Slurm
+from tests.cluster.studies import end_well, resources, said, started, state, submitted
 from tests.study.checkout import COLD, Checkout
 from tests.study.warm.environments import warm_environments
 
 PATIENCE_S = 600
 """Longer than Slurm takes to look at limits, on a machine under load."""
 RUNTIME_MIN = 30
+ROUNDS = ["--seconds-between-status-checks", "1"]
+"""The workflow looks at its jobs every three seconds at the latest."""
+CELL = "results/runs/{}-small_cnn-digits-r2-b8-n{}-{}-e1-deterministic-rep0/seal.json"
+"""The run with checkpoints, without its baseline."""
+FORMAT = {"pytorch": "torch_save", "chainer": "npz"}
 Start = Callable[..., HeldRun]
 Pair = tuple[HeldRun, HeldRun]
-"""A run that was stopped and its twin, the same cell, that was not."""
+"""A run that was stopped, or lost nodes, and its twin, the same cell, that was left alone."""
 
 
 @pytest.fixture(scope="module")
-def start(
-    slurm: object, gridengine: object, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Start]:
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Starts a study of one run, which goes on in the background."""
     with ExitStack() as stack:
 
         def start(
-            framework: str, profile: str, *options: str, environments: Path = COLD
+            framework: str,
+            profile: str,
+            *options: str,
+            interval: int | str = "never",
+            environments: Path = COLD,
+            environment: Mapping[str, str] | None = None,
         ) -> HeldRun:
             folder = tmp_path_factory.mktemp(f"{profile}-{framework}") / "checkout"
             checkout = Checkout.make(folder, profile, *options, environments=environments)
-            study = one_run(checkout, framework)
-            process = stack.enter_context(started(checkout, TARGET, study=study))
+            study = one_run(checkout, framework, interval)
+            cell = CELL.format(framework, EPOCHS, FORMAT[framework])
+            target = TARGET if interval == "never" else cell
+            process = stack.enter_context(
+                started(checkout, target, study=study, environment=environment)
+            )
             return HeldRun(checkout, process)
 
         yield start
@@ -66,44 +84,105 @@ def lengthen(checkout: Checkout) -> None:
     check(["scontrol", "update", f"JobId={submitted(checkout)[0]}", f"TimeLimit={RUNTIME_MIN}"], {})
 
 
-def on(cluster: str, runtime_min: int = RUNTIME_MIN) -> list[str]:
-    # The profile's is exclusive=true; here a run and its twin share the nodes.
-    shared = ["--submitit-options", "exclusive=user"] if cluster == "slurm" else []
-    return [cluster, *shared, *resources(cluster, runtime=runtime_min)]
-
-
 @pytest.fixture(scope="module")
-def at_limit(start: Start) -> dict[str, Pair]:
-    """Stopped before their limit; their twins, in forked processes, run while they wait for it."""
-    stopped = {"slurm": start("pytorch", *on("slurm"))}
-    stopped["slurm"].when_told = lengthen
-    hold(stopped.values(), PATIENCE_S)
-    # Grid Engine moves no limit of a job that runs. It must have begun to train in the first four fifths of it.
-    stopped["gridengine"] = start("chainer", *on("gridengine", runtime_min=2))
-    hold(stopped.values(), PATIENCE_S)
-    end_soon(stopped["slurm"].checkout)
-    twins = {
-        "slurm": start("pytorch", *on("slurm"), environments=warm_environments()),
-        "gridengine": start("chainer", "local", environments=warm_environments()),
+def pairs(
+    start: Start, slurm: Slurm, gridengine: object, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Future[dict[str, Pair]]]]:
+    """By profile, and by what befell them. Those of each scheduler run beside those of the others: mostly they wait."""
+    warm_environments()  # they are made once
+    lanes: dict[str, Callable[[], dict[str, Pair]]] = {
+        "gridengine": lambda: on_gridengine(start),
+        "slurm": lambda: on_slurm(start, slurm),
     }
-    let_go_when_told_to_stop(stopped.values(), PATIENCE_S)
-    return {name: ended((stopped[name], twins[name])) for name in stopped}
+    if archive() is not None:
+        pbs: Pbs = request.getfixturevalue("pbs")
+        lanes["abci"] = lambda: on_pbs(start, pbs)
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        yield {profile: pool.submit(lane) for profile, lane in lanes.items()}
 
 
-@pytest.fixture(scope="module")
-def preempted(start: Start, at_limit: object) -> Pair:
+def on_gridengine(start: Start) -> dict[str, Pair]:
+    """No limit of a job that runs can be moved, so it is told to stop in the middle of two minutes."""
+    halfway = ["--submitit-options", "parallel_environment=mpi", "stop_seconds=60"]
+    stopped = start("chainer", "gridengine", *halfway, *resources("gridengine", runtime=2))
+    stopped.stops = 3
+    twin = start("chainer", "local", environments=warm_environments())
+    let_go_when_told_to_stop([stopped], PATIENCE_S)
+    return {"at its limits": ended((stopped, twin))}
+
+
+def on_slurm(start: Start, slurm: Slurm) -> dict[str, Pair]:
+    return {
+        "at its limit": at_slurms_limit(start),
+        "pre-empted": preempted(start),
+        "lost": bereaved(start, slurm, "pytorch", *on_slurms_nodes()),
+    }
+
+
+def on_pbs(start: Start, pbs: Pbs) -> dict[str, Pair]:
+    pbs.manage("set server node_fail_requeue=5")
+    options = ["--submitit-account", "gxx50000", *resources("abci", runtime=RUNTIME_MIN)]
+    return {"lost": bereaved(start, pbs, "chainer", "abci", *options)}
+
+
+def on_slurms_nodes() -> list[str]:
+    # The profile's is exclusive=true; here a run and its twin share the nodes.
+    shared = ["--submitit-options", "exclusive=user"]
+    return ["slurm", *shared, *resources("slurm", runtime=RUNTIME_MIN)]
+
+
+def at_slurms_limit(start: Start) -> Pair:
+    stopped = start("pytorch", *on_slurms_nodes())
+    stopped.when_told = lengthen
+    hold([stopped], PATIENCE_S)
+    end_soon(stopped.checkout)
+    twin = start("pytorch", *on_slurms_nodes(), environments=warm_environments())
+    let_go_when_told_to_stop([stopped], PATIENCE_S)
+    return ended((stopped, twin))
+
+
+def preempted(start: Start) -> Pair:
     """Stopped by an urgent job, which takes a node of its."""
-    stopped = start("chainer", *on("slurm"))
+    stopped = start("chainer", *on_slurms_nodes())
     hold([stopped], PATIENCE_S)
     node = stopped.nodes()[1]
     urgent = ["sbatch", "--parsable", "--partition=urgent", f"--nodelist={node}", "--exclusive"]
     ident = check([*urgent, "--mem=0", "--time=5", "--output=/dev/null", "--wrap=sleep 2"], {})
     try:
         let_go_when_told_to_stop([stopped], PATIENCE_S)
-        twin = start("chainer", *on("slurm"), environments=warm_environments())
+        twin = start("chainer", *on_slurms_nodes(), environments=warm_environments())
         return ended((stopped, twin))
     finally:
         run(["scancel", ident.strip()], {})
+
+
+def bereaved(start: Start, cluster: Slurm | Pbs, framework: str, *options: str) -> Pair:
+    """It loses the second node of its first attempt, and the first of the next one."""
+    # Not set for all lanes: the commands of PBS have the names of Grid Engine's.
+    client = cluster.environment()
+    stopped = start(framework, *options, *ROUNDS, interval=1, environment=client)
+    lose(cluster, stopped, number=1)
+    lose(cluster, stopped, number=0)
+    warm = warm_environments()
+    twin = start(framework, *options, interval=1, environments=warm, environment=client)
+    return ended((stopped, twin))
+
+
+def lose(cluster: Slurm | Pbs, run: HeldRun, *, number: int) -> None:
+    """Kill the node of this number while its ranks train, and bring it back when the job has gone back to the queue."""
+    hold([run], PATIENCE_S)
+    node = run.nodes()[number]
+    run.lost = (*run.lost, node)
+    time.sleep(3)  # the workflow must have seen that the job runs
+    cluster.kill_node(node)
+    if number == 0 and isinstance(cluster, Slurm):
+        cluster.miss_node(node)
+    run.let_go()
+    told = f"lost {node} and went back to the queue"
+    assert poll(lambda: told in said(run.checkout), PATIENCE_S), state(
+        run.checkout, cluster.environment()
+    )
+    cluster.start_node(node)
 
 
 def ended(pair: Pair) -> Pair:
@@ -112,15 +191,16 @@ def ended(pair: Pair) -> Pair:
     return pair
 
 
-@pytest.fixture(params=["slurm at its limit", "gridengine at its limit", "slurm pre-empted"])
-def pair(request: pytest.FixtureRequest) -> Pair:
-    cluster, how = request.param.split(maxsplit=1)
-    found: Pair = (
-        request.getfixturevalue("preempted")
-        if how == "pre-empted"
-        else request.getfixturevalue("at_limit")[cluster]
-    )
-    return found
+@pytest.fixture(params=["slurm at its limit", "gridengine at its limits", "slurm pre-empted"])
+def pair(request: pytest.FixtureRequest, pairs: dict[str, Future[dict[str, Pair]]]) -> Pair:
+    profile, how = request.param.split(maxsplit=1)
+    return pairs[profile].result()[how]
+
+
+@pytest.fixture(params=["slurm", "abci"])
+def lost(request: pytest.FixtureRequest, pairs: dict[str, Future[dict[str, Pair]]]) -> Pair:
+    """The ranks of PyTorch are started by srun, those of Chainer by an mpiexec."""
+    return pairs[request.param].result()["lost"]
 
 
 def test_snakemake_sees_one_job_that_ends_well(pair: Pair) -> None:
@@ -132,6 +212,7 @@ def test_snakemake_sees_one_job_that_ends_well(pair: Pair) -> None:
 def test_the_manifest_counts_how_often_it_was_requeued(pair: Pair) -> None:
     stopped, twin = (each.manifest() for each in pair)
     assert stopped["status"] == "complete"
+    assert stopped["requeues"] >= pair[0].stops
     # A slow machine's is also stopped before it has trained, which is no attempt to go on from.
     assert 2 <= stopped["attempts"] <= stopped["requeues"] + 1
     assert (twin["requeues"], twin["attempts"]) == (0, 1)
@@ -163,3 +244,31 @@ def test_it_is_no_timing(pair: Pair) -> None:
     stopped, twin = (each.checkout.table("runs") for each in pair)
     assert list(stopped["timing_valid"]) == [False]
     assert list(twin["timing_valid"]) == [True]
+
+
+def test_the_workflow_names_each_lost_node_once_and_sees_one_job_that_ends_well(lost: Pair) -> None:
+    text = said(lost[0].checkout)
+    assert tuple(re.findall(r"lost (\S+) and went back to the queue", text)) == lost[0].lost
+    assert text.count("was submitted: ") == 1
+    assert "rror in rule" not in text
+
+
+def test_it_goes_on_from_its_last_checkpoint_after_each_loss_of_a_node(lost: Pair) -> None:
+    manifest = lost[0].manifest()
+    assert (manifest["status"], manifest["requeues"], manifest["attempts"]) == ("complete", 2, 3)
+    for trace in lost[0].traces():
+        begun = [number for number, event in enumerate(trace) if event["event"] == "start"]
+        first = [next(e["first_step"] for e in trace[n:] if e["event"] == "steps") for n in begun]
+        assert first[0] == 0 < first[1] < first[2]
+
+
+def test_it_ends_with_the_bits_of_a_run_that_lost_no_node(lost: Pair) -> None:
+    survivor, twin = lost
+    assert survivor.digests() == twin.digests()
+
+
+def test_slurm_leaves_the_lost_node_out_of_the_next_try(
+    pairs: dict[str, Future[dict[str, Pair]]],
+) -> None:
+    survivor, _ = pairs["slurm"].result()["lost"]
+    assert survivor.lost[0] not in survivor.nodes()

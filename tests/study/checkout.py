@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,12 +89,15 @@ class Checkout:
             check=False,
         )
 
-    def start(self, *options: str, study: str) -> subprocess.Popen[bytes]:
-        """The workflow in the background, in a process group of its own as in a terminal."""
+    def start(
+        self, *options: str, study: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """The workflow in the background, in a process group of its own as in a terminal; with more variables."""
         log = (self.folder / "workflow.log").open("ab")
         return subprocess.Popen(
             self.command(*options, study=study),
             cwd=self.folder,
+            env={**os.environ, **(environment or {})},
             stdout=log,
             stderr=log,
             process_group=0,
