@@ -13,6 +13,7 @@ import yaml
 from checkout import ROOT, Checkout
 
 from ckptbench.analysis.tables.registry import DECIDED, TABLES
+from ckptbench.common.files import read_json
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config
 
@@ -115,6 +116,31 @@ def test_a_dataset_of_other_settings_is_made_again_with_its_runs(tmp_path: Path)
     planned = checkout.run("-n", "runs", study="mine.yaml").stdout
     assert re.search(r"^prepare_dataset +1$", planned, re.MULTILINE), planned
     assert re.search(rf"^train_cell +{len(cells)}$", planned, re.MULTILINE), planned
+
+
+def test_a_user_without_a_name_or_a_home_folder_trains(tmp_path: Path) -> None:
+    """As in a container. Paths of temporary files are too long for sockets."""
+    checkout = Checkout.make(tmp_path / "checkout")
+    content = yaml.safe_load((ROOT / "config/studies/tiny.yaml").read_text())
+    content["matrix"] |= {"framework": "pytorch", "ranks": 2, "interval": 1}
+    (checkout.folder / "mine.yaml").write_text(yaml.safe_dump({**content, "repeats": 1}))
+    run = "results/runs/pytorch-small_cnn-digits-r2-b8-n2-torch_save-e1-rep0"
+    nobody = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
+    temporary = tmp_path / (180 * "t")
+    temporary.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": "/proc", "TMPDIR": str(temporary)}
+    done = subprocess.run(
+        [*nobody, *checkout.command(f"{run}/seal.json", study="mine.yaml")],
+        cwd=checkout.folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    manifest = read_json(checkout.folder / run / "manifest.json")
+    assert (manifest["status"], manifest["environment"]["USER"]) == ("complete", "54321")
 
 
 MODULE = """
