@@ -1,6 +1,11 @@
-"""Snakemake's own test suite for executor plugins, on real schedulers."""
+"""Snakemake's own test suite for executor plugins, on real schedulers, with and without a shared file system."""
 
 from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import snakemake.common.tests
@@ -32,3 +37,46 @@ class TestGridEngine(Suite):
     __test__ = True
     cluster = "gridengine"
     options = ("parallel_environment=smp",)
+
+
+@pytest.mark.usefixtures("pbs_client")
+class TestPbs(Suite):
+    __test__ = True
+    cluster = "pbs"
+
+
+class WithoutSharedFiles(Suite):
+    """Files are in a storage, and Snakemake is on the PATH of a job; the folder of the executor is shared all the same."""
+
+    test_group_workflow = None
+
+    @pytest.fixture(autouse=True)
+    def _storage(self) -> Iterator[None]:
+        with tempfile.TemporaryDirectory() as self.folder:
+            yield
+
+    def get_assume_shared_fs(self) -> bool:
+        return False
+
+    def get_default_storage_provider(self) -> str:
+        return "fs"
+
+    def get_default_storage_prefix(self) -> str:
+        return self.folder
+
+    def get_executor_settings(self) -> ExecutorSettings:
+        settings = super().get_executor_settings()
+        settings.options.append(f'setup=["export PATH={Path(sys.executable).parent}:$PATH"]')
+        return settings
+
+
+class TestSlurmWithoutSharedFiles(WithoutSharedFiles, TestSlurm):
+    """On Slurm."""
+
+
+class TestGridEngineWithoutSharedFiles(WithoutSharedFiles, TestGridEngine):
+    """On Grid Engine."""
+
+
+class TestPbsWithoutSharedFiles(WithoutSharedFiles, TestPbs):
+    """On PBS."""
