@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from ckptbench.common.files import read_json
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.registry import on_any_ranks
 from ckptbench.world.ranks import same_host
 from tests.cluster import pbs_conf
 from tests.cluster.cluster import Cluster, client_of
@@ -28,7 +28,8 @@ WHOLE: dict[str, Any] = {}
 """The small study's matrix: all frameworks, one rank and two, with checkpoints and without."""
 TWO_RANKS = {"ranks": [2]}
 ON_PBS = TWO_RANKS if FULL else TWO_RANKS | {"framework": ["chainer", "pytorch"]}
-OF_TWO_RANKS = 2 * len(FRAMEWORKS)
+EVERY = on_any_ranks()
+OF_TWO_RANKS = 2 * len(EVERY)
 RUNS = {
     "on_slurm": 2 * OF_TWO_RANKS,
     "on_gridengine": OF_TWO_RANKS,
@@ -77,7 +78,7 @@ def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
     cold = vary(checkout, {"ranks": [2], "interval": ["never"]}, {}, repeats=1)
     with started(checkout, "runs", study=cold) as process:
         end_well(checkout, process, PATIENCE_S)
-    assert len(checkout.seals()) == len(FRAMEWORKS)
+    assert len(checkout.seals()) == len(EVERY)
     checkout.change_environments(warm_environments())
     return run_to_its_end(checkout, WHOLE)
 
@@ -155,7 +156,7 @@ def test_runs_with_as_many_threads_as_locally_compute_bit_for_bit_the_same(
     there = threads(done)
     here = threads(local).loc[there.index]
     alike = here.index[here == there]
-    assert set(local.table("runs").set_index("run")["framework"].loc[alike]) == set(FRAMEWORKS)
+    assert set(local.table("runs").set_index("run")["framework"].loc[alike]) == set(EVERY)
     expected = expected[expected.index.get_level_values("run").isin(alike)]
     pd.testing.assert_series_equal(found.loc[expected.index], expected, check_exact=True)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS, on_any_ranks
 
 FULL = bool(os.environ.get("CKPTBENCH_FULL_TESTS"))
 """Whether to try every combination (`make test-full`), rather than each value of each at least once (`make test`)."""
 RANKS = (1, 2, 3) if FULL else (1, 2)
-TRIED = {name: entry for name, entry in FRAMEWORKS.items() if FULL or entry.replicas == 1}
+TRIED = {name: FRAMEWORKS[name] for name in (FRAMEWORKS if FULL else on_any_ranks())}
 """Frameworks. Those whose shards are on several ranks train by the code of another one; `test_shards.py` tries what is their own."""

@@ -47,18 +47,21 @@ from ckptbench.matrix.registry import (
     Optimizer,
     Precision,
     formats_of,
+    on_any_ranks,
 )
 from ckptbench.matrix.training import Training
 from ckptbench.runs.failure import Failure
 
 ALL = "all"
-"""The word for every framework of the registry, including those whose environments are compiled."""
+"""The word for every framework that trains on any number of ranks, including those whose environments are compiled."""
 
 
 def _every_framework(names: list[str]) -> list[str]:
-    """The names, each once. `all` is replaced by the names of the registry."""
+    """The names, each once. `all` is replaced by those for which it stands."""
     return list(
-        dict.fromkeys(each for name in names for each in (FRAMEWORKS if name == ALL else [name]))
+        dict.fromkeys(
+            each for name in names for each in (on_any_ranks() if name == ALL else [name])
+        )
     )
 
 
@@ -98,7 +101,7 @@ class Matrix(Section):
     framework: Frameworks = Field(
         default=[name for name, entry in FRAMEWORKS.items() if not entry.optional]
     )
-    """Which frameworks train. `all`: all of them, also Horovod's, which are compiled first."""
+    """Which frameworks train. `all`: all but `pytorch_hsdp`, also Horovod's, which are compiled first."""
     model: Sweep[ModelName] = Field(default=["resnet50"])
     """Which networks."""
     dataset: Sweep[DatasetName] = Field(default=["digits"])

@@ -187,6 +187,12 @@ FRAMEWORKS = Registry(
     },
 )
 
+
+def on_any_ranks() -> list[str]:
+    """The frameworks that train on any number of ranks: what `all` means in a config."""
+    return [name for name, entry in FRAMEWORKS.items() if entry.replicas == 1]
+
+
 _PYTORCH = ("pytorch", "pytorch_fsdp", "pytorch_hsdp")
 FORMAT_LABELS = {
     "orbax": "Orbax",
