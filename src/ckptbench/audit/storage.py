@@ -16,7 +16,7 @@ from ckptbench.audit.check import NOTHING, Check, Question, exactly
 from ckptbench.checkpoints.trial import Unfit, try_versions
 from ckptbench.common import page_cache
 from ckptbench.common.block_device import BlockDevice, device_of
-from ckptbench.common.direct import NO_DIRECT
+from ckptbench.common.files import NO_DIRECT
 
 BLOCK, WRITTEN, READ = 8 * 2**20, 96 * 2**20, 64 * 2**20
 ROUNDS = 5

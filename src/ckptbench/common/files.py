@@ -1,7 +1,8 @@
-"""JSON files, replaced in one step, and checksums of files."""
+"""Reading and writing of files: JSON, replaced in one step; writes past the page cache; checksums."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,9 @@ from typing import Any
 
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.remedies import cause, naming, number_of, words_of
+
+NO_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems without direct writes say."""
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -62,6 +66,16 @@ def write_all(file: FileIO, content: memoryview) -> None:
     """Write all of the bytes to an unbuffered file, which may take them in parts. Raises OSError."""
     while content.nbytes:
         content = content[file.write(content) :]
+
+
+def open_direct(path: str) -> int:
+    """Open a file for writing: with O_DIRECT, or as usual where there are no direct writes. Raises OSError."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_DIRECT)
+    except OSError as error:
+        if error.errno not in NO_DIRECT:
+            raise
+        return os.open(path, os.O_WRONLY)
 
 
 def file_sha256(path: Path) -> str:

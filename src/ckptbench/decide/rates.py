@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 from scipy.special import gammaincinv, stdtrit
 
-from ckptbench.analysis.cost.statistics import LEVEL, UNKNOWN, Interval
+from ckptbench.analysis.cost.statistics import HALF_NORMAL, LEVEL, UNKNOWN, Interval
 from ckptbench.common.errors import ConfigError
-from ckptbench.decide.failure_file import FailureFile
-from ckptbench.decide.failure_files import read_failure_file, read_failure_files
+from ckptbench.decide.failure_file import FailureFile, read_failure_file, read_failure_files
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import Counted
 from ckptbench.matrix.shown import show
@@ -29,8 +28,6 @@ ELSEWHERE = 0.94
 RULE_OF_THREE = 3.0
 """Of no failure in T: with 95 % one comes in T / 3 or later, as e^-3 is 0.05 (Hanley and Lippman-Hand 1983, "If nothing goes wrong, is everything all right?")."""
 TAIL = (1 - LEVEL) / 2
-MIDDLE = 1.959963984540054
-"""Standard deviations from the middle of a 95 % interval to an end."""
 FEWEST_WINDOWS, MOST_WINDOWS, FAILURES_A_WINDOW = 4, 6, 25
 """Equal windows of a log, in which failures are counted: long ones, so that a cluster of failures lies in one. `tests/unit/test_failure_logs.py` counts how
 often the interval then holds the truth."""
@@ -206,7 +203,7 @@ def _elsewhere(rate: FailureRate) -> FailureRate:
     """A published rate, with the interval that it leaves for another machine; any other as it is."""
     if not rate.is_published or rate.is_bound:
         return rate
-    mean, other = rate.mean_gpu_hours, MIDDLE * ELSEWHERE
+    mean, other = rate.mean_gpu_hours, HALF_NORMAL * ELSEWHERE
     lo, hi = (0.0 if math.isnan(end) else math.log(end / mean) for end in rate.seen)
     return replace(
         rate,

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from ckptbench.analysis.cost.statistics import Estimate, Interval
+from ckptbench.analysis.cost.statistics import HALF_NORMAL, Estimate, Interval
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
@@ -34,8 +34,6 @@ Floats = NDArray[np.float64]
 SEED = 12
 DRAWS = 400
 """The ends of an interval are the tenth-lowest and the tenth-highest of them."""
-HALF = 1.959963984540054
-"""Standard deviations from the middle of a 95 % interval to an end."""
 LOWEST, HIGHEST = 2.5, 97.5
 SAVED = (*SYSTEM, "strategy", "format", "interval")
 """Columns that seed the draws of what a checkpoint costs: rows that are equal in them share draws."""
@@ -200,7 +198,7 @@ def _lognormal(row: Row, name: str, normal: Floats) -> Floats:
 
 
 def _towards(value: float, end: float, normal: Floats) -> Floats:
-    """Where `normal` is 0 the value, and where it is HALF the end, or 0 if that is lower."""
+    """Where `normal` is 0 the value, and where it is HALF_NORMAL the end, or 0 if that is lower."""
     if value > 0 and end > 0:
-        return value * (end / value) ** (normal / HALF)
-    return np.maximum(value + (end - value) * normal / HALF, 0.0)
+        return value * (end / value) ** (normal / HALF_NORMAL)
+    return np.maximum(value + (end - value) * normal / HALF_NORMAL, 0.0)

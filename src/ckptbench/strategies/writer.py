@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from ckptbench.common.direct import NO_DIRECT, open_direct
+from ckptbench.common.files import NO_DIRECT, open_direct
 
 
 def write_file(path: str, spare: str, content: memoryview) -> None:

@@ -11,7 +11,6 @@ import bisect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -108,7 +107,8 @@ class _History:
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        events = [event for path in _journals(run.folder) for event in whole_events(path)]
+        journals = [*sorted(run.folder.glob(STRIKES)), run.folder / LAUNCHER_TRACE]
+        events = [event for path in journals for event in whole_events(path)]
         done = [segment.steps() for segment in run.segments]
         index, start_ns, end_ns = (
             np.concatenate([getattr(steps, name) for steps in done])
@@ -191,10 +191,6 @@ def _regroups(run: Run) -> Iterator[_Regroup]:
                     for at in (regroup.noticed_ns, regroup.agreed_ns, regroup.ready_ns)
                 )
                 yield _Regroup(noticed, agreed, ready, regroup.step, not joins)
-
-
-def _journals(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob(STRIKES)), folder / LAUNCHER_TRACE]
 
 
 def _rows(run: Run) -> Iterator[dict[str, Any]]:

@@ -30,6 +30,8 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
+HALF_NORMAL = 1.959963984540054
+"""Standard deviations of a normal distribution from its middle to an end of the 95 % interval."""
 PRIOR_FREEDOM = 1.0
 """Weight of the other setups' spread, in degrees of freedom: as much as one more repeat.
 
