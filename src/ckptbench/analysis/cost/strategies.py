@@ -23,7 +23,7 @@ from ckptbench.analysis.tables.columns import (
     STRATEGY_COLUMNS,
     SYSTEM,
 )
-from ckptbench.analysis.tables.grouping import continued, groups, records, row_by
+from ckptbench.analysis.tables.grouping import continued, groups, row_by
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.registry import NOTHING
@@ -128,7 +128,7 @@ def strategies(tables: Tables) -> pd.DataFrame:
         for setup, number in interrupted.items()
         if setup not in overheads
     )
-    facts = _strategy_facts(tables["runs"])
+    facts = row_by(tables["runs"][[*SETUP, *(column.name for column in STRATEGY_COLUMNS)]], SETUP)
     rows = (*timed_rows, *untimed)
     return ranked({**row, **facts[tuple(row[name] for name in SETUP)]} for row in rows)
 
@@ -138,15 +138,6 @@ def ranked(rows: Iterable[Row]) -> pd.DataFrame:
     frame = STRATEGIES.rows(rows)
     in_order = frame.sort_values([*COMPARED, "overhead"], kind="stable", ignore_index=True)
     return STRATEGIES.sorted_frame(in_order)
-
-
-def _strategy_facts(runs: pd.DataFrame) -> dict[tuple[Any, ...], Row]:
-    """The columns STRATEGY_COLUMNS, by setup."""
-    names = [column.name for column in STRATEGY_COLUMNS]
-    known = records(runs[[*SETUP, *names]].drop_duplicates())
-    return {
-        tuple(row[name] for name in SETUP): {name: row[name] for name in names} for row in known
-    }
 
 
 def _memory(costs: Sequence[_Costs]) -> list[Estimate]:
