@@ -34,6 +34,8 @@ SYSTEM: dict[str, Any] = {
     "measured_on": "cpu",
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
+ELASTIC = "ulfm replace=True"
+"""A recovery as struck runs have it. The runs without failures have it without options."""
 STALLS = {"blocking": False, "stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4, "shared_every": 1, "copies": 0}  # fmt: skip
 
 
@@ -215,7 +217,7 @@ def test_a_failure_that_the_next_one_cuts_short_or_that_kills_nobody_tells_nothi
 
 def elastic(study: Made) -> None:
     study.rows["strategies"].append(setup(recovery="ulfm", **STALLS))
-    study.run(setup(history="exponential mean_s=60", recovery="ulfm"), "struck0")
+    study.run(setup(history="exponential mean_s=60", recovery=ELASTIC), "struck0")
     study.failure("struck0", unfinished_s=0.2, detection_s=0.3, regroup_s=0.5, slower_s=8.0)
 
 
@@ -238,7 +240,7 @@ def test_kills_of_the_resume_proof_do_not_tell_what_a_failure_costs(study: Made)
 def test_survivors_that_stay_fewer_leave_their_slower_steps_to_the_replacement(study: Made) -> None:
     elastic(study)
     costs = study.costs().set_index("recovery")
-    row = costs.loc["ulfm"]
+    row = costs.loc[ELASTIC]
     assert (row["survived"], row["survived_of"]) == (1.0, 1)
     assert not row["replaces"]
     assert row["pause_s"] == pytest.approx(1.0)
@@ -249,7 +251,7 @@ def test_survivors_that_stay_fewer_leave_their_slower_steps_to_the_replacement(s
 def test_slower_steps_until_a_new_rank_has_come_are_part_of_the_pause(study: Made) -> None:
     elastic(study)
     study.phase("struck0", attempt=2, launch=1.0)
-    row = study.costs().set_index("recovery").loc["ulfm"]
+    row = study.costs().set_index("recovery").loc[ELASTIC]
     assert row["replaces"]
     assert row["pause_s"] == pytest.approx(9.0)
 
@@ -259,7 +261,7 @@ def test_a_rank_that_comes_anew_with_all_others_replaces_none(study: Made) -> No
     elastic(study)
     study.rows["runs"][-1]["attempts"] = 2
     study.phase("struck0", attempt=2, launch=1.0)
-    row = study.costs().set_index("recovery").loc["ulfm"]
+    row = study.costs().set_index("recovery").loc[ELASTIC]
     assert not row["replaces"]
     assert row["pause_s"] == pytest.approx(1.0)
 
@@ -270,7 +272,7 @@ def test_the_loss_of_the_last_rank_does_not_count_against_survival(study: Made) 
     study.failure(
         "struck0", second=60.0, ranks_before=1, detection_s=1.0, launch_s=1.0, import_s=2.0
     )
-    row = study.costs().set_index("recovery").loc["ulfm"]
+    row = study.costs().set_index("recovery").loc[ELASTIC]
     assert row["survived"] == 1.0
     assert row["down_s"] == pytest.approx(4.0)
 
@@ -278,7 +280,7 @@ def test_the_loss_of_the_last_rank_does_not_count_against_survival(study: Made) 
 def test_failures_after_which_all_start_again_count_against_survival(study: Made) -> None:
     elastic(study)
     study.failure("struck0", second=60.0, detection_s=1.0, launch_s=1.0, import_s=2.0)
-    row = study.costs().set_index("recovery").loc["ulfm"]
+    row = study.costs().set_index("recovery").loc[ELASTIC]
     assert (row["survived"], row["survived_of"]) == (0.5, 2)
     assert row["down_s"] == pytest.approx(4.0)
     assert row["down_from"] == "failures"
@@ -307,9 +309,9 @@ def test_steps_count_that_a_recovery_slows_down(
     baselines(study, restart=(0.5, 0.6), ulfm=ulfm)
     elastic(study)
     costs = study.costs().set_index("recovery")
-    assert costs.loc["ulfm", "slower"] == pytest.approx(slower)
+    assert costs.loc[ELASTIC, "slower"] == pytest.approx(slower)
     assert costs.loc["restart", "slower"] == 1
-    drawings = sampling.slower({**costs.loc["ulfm"], "recovery": "ulfm"})
+    drawings = sampling.slower({**costs.loc[ELASTIC], "recovery": ELASTIC})
     assert drawings[0] == pytest.approx(counts)
     assert drawings.min() >= 1
 

@@ -124,9 +124,11 @@ def test_a_strategy_is_shown_with_its_options() -> None:
 
 
 def test_a_strategy_that_writes_in_one_format_is_shown_without_it() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "sharded"))
+    study = Study(
+        frameworks=("pytorch",), ranks=(1,), strategies=("native", "sharded", "deepfreeze memory=1")
+    )
     figure = FIGURES["overhead"].draw(study.tables())
-    assert row_labels(figure.axes[0]) == ["native · torch.save", "sharded"]
+    assert row_labels(figure.axes[0]) == ["native · torch.save", "sharded", "deepfreeze memory=1"]
 
 
 @pytest.mark.usefixtures("with_options")

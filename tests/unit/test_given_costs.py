@@ -33,6 +33,10 @@ def written(folder: Path, **changes: object) -> Path:
 
 def test_each_strategy_has_a_row_with_each_recovery() -> None:
     costs = read_given(EXAMPLE)
+    for kind in ("strategy", "recovery"):
+        assert costs[f"{kind}_name"].tolist() == costs[kind].tolist(), (
+            "a user's name has no options"
+        )
     assert len(costs) == 4
     assert set(costs["framework"]) == {GIVEN}
     assert set(costs["ranks"]) == {512}

@@ -26,7 +26,7 @@ from ckptbench.report.answer.published import (
 )
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STUDY = Study(strategies=("native", "deepfreeze"))
+STUDY = Study(strategies=("native", "deepfreeze memory=1"))
 KILLED = Study(frameworks=("pytorch",), deterministic=(True,))
 
 
@@ -191,7 +191,7 @@ def test_deepfreeze_hides_what_native_waits_for() -> None:
     tables = STUDY.tables()
     overhead = tables["overhead"]
     ends = ["overhead", "overhead_lo", "overhead_hi"]
-    ours = overhead["strategy"] == "deepfreeze"
+    ours = overhead["strategy_name"] == "deepfreeze"
     overhead.loc[~ours, ends] = 0.3, 0.25, 0.35
     overhead.loc[ours, ends] = 0.03, 0.02, 0.04
     assert told("hidden behind training", tables).word == FOUND
@@ -219,13 +219,13 @@ def test_one_run_with_other_bits_refutes_that_a_restart_is_harmless() -> None:
 def test_survivors_recover_without_a_checkpoint_if_more_of_their_time_is_useful(
     again: tuple[float, float, float], word: str
 ) -> None:
-    study = Study(frameworks=("chainer",), ranks=(2,), struck=("listed name=once",), recoveries=("restart", "ulfm"))  # fmt: skip
+    study = Study(frameworks=("chainer",), ranks=(2,), struck=("listed name=once",), recoveries=("restart", "ulfm replace=True"))  # fmt: skip
     tables = study.tables()
     assert verdict("without a checkpoint", tables) is None
     known = tables["goodput"]
     known["interval"] = str(NEVER)
     ends = ["goodput_of_ranks", "goodput_of_ranks_lo", "goodput_of_ranks_hi"]
-    known.loc[known["recovery"] == "ulfm", ends] = (0.8, 0.75, 0.85)
+    known.loc[known["recovery_name"] == "ulfm", ends] = (0.8, 0.75, 0.85)
     known.loc[known["recovery"] == "restart", ends] = again
     found = told("without a checkpoint", tables)
     assert found.word == word

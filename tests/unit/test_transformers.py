@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.matrix.networks.layers import Attention, Dense, is_decayed, rotations
+from ckptbench.matrix.networks.layers import Attention, Dense, Residual, is_decayed, rotations
 from ckptbench.matrix.networks.models import READ_TOKENS, network_of
 from ckptbench.matrix.networks.transformers import gpt
 
@@ -45,6 +45,13 @@ def test_projections_onto_the_residual_begin_smaller() -> None:
     assert weights["tokens.kernel"].std() == pytest.approx(0.02, rel=0.01)
     assert weights["layer0.down.kernel"].std() == pytest.approx(0.02 / np.sqrt(12), rel=0.01)
     assert (weights["norm.scale"] == 1).all()
+
+
+@pytest.mark.parametrize("model", sorted(READ_TOKENS))
+def test_what_is_added_to_a_residual_passes_no_relu(model: str) -> None:
+    blocks = [each for each in network_of(model, (16,), BYTES).layers if isinstance(each, Residual)]
+    assert blocks
+    assert not any(block.relu for block in blocks)
 
 
 def test_norms_and_biases_are_not_decayed() -> None:
