@@ -91,7 +91,11 @@ class Shape:
     def runs(self) -> pd.DataFrame:
         """The collected table `runs`, as far as others read it."""
         runs = pd.DataFrame(self._rows())
-        shared = [name for name in runs if name not in ("run", "history", "timing_valid")]
+        shared = [
+            name
+            for name in runs
+            if name not in ("run", "timing_valid") and not name.startswith("history")
+        ]
         whole = runs[runs["history"] == "whole"].set_index(shared)["run"]
         systems = ["framework", "ranks", "deterministic", "repeat"]
         baselines = runs[runs["interval"] == "never"].set_index(systems)["run"]
