@@ -1,7 +1,7 @@
 """The strategy `async`: rank 0 copies model and optimizer and trains on, while a thread writes the copy.
 
-Training waits for the copy alone. The memory is made before training and kept for all saves, because fresh memory costs
-several times the time of a copy.
+Training waits for the copy alone. The memory is made before training and kept, because fresh memory takes several
+times as long as a copy.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
 - **Files** are written over those of a removed version: one stays on the disk until the run ends (`version-spare.partial`).
 - **Levels**: `memory` of the node (outlives processes), `node`, a disk of the node, and `shared`, which is
   `checkpoints.folder`. Each option says every how many-th checkpoint goes there, 0 for none, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. The nearest is written first. `memory` and `node` keep one
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. `memory` and `node` keep one
   version, removed when the run ended well. A restart takes the newest sound version, from the nearest level that has it.
 - **Several nodes**: every rank sends its files to as many other nodes as `partner` says. The nodes must reach each other by
   TCP at any port; the bytes are not encrypted. Nodes keep two versions. A restart puts the newest step of which every rank's

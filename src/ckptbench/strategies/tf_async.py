@@ -5,8 +5,7 @@ its own. It is made over the raw tf.Variables: over Keras 3's model and optimize
 raises `tf.function only supports singleton tf.Variables`.
 
 - The first two saves block longer: they make the copies and trace the function that copies.
-- `sync()` raises nothing: the next save reports an error. On a CPU a copy can share memory until the next update, and costs
-  slower steps.
+- `sync()` raises nothing: the next save reports an error.
 """
 
 from __future__ import annotations

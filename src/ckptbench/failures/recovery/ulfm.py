@@ -1,8 +1,7 @@
 """The recovery `ulfm`: MPI's user-level failure mitigation. Survivors shrink the communicator and go on, without a checkpoint.
 
-After Amatya et al. 2017, "What does fault tolerant deep learning need from MPI?": every rank holds the whole network, so
-nothing is lost with a rank but its share of the batch. Every rank trains alone, and gradients are averaged over the
-communicator that is left, by Open MPI 5 (`mpiexec --with-ft ulfm`).
+After Amatya et al. 2017: every rank holds the whole network, so nothing is lost with a rank but its share of the batch.
+Every rank trains alone, and gradients are averaged over the communicator that is left, by Open MPI 5.
 
 After a loss the ranks agree on the last step that any has done, take over its state, and do the failed step again, so dropout
 draws once more. With `replace` the survivors start a process in place of each lost

@@ -1,8 +1,7 @@
 """The strategy `torch_checkpointing`: Meta's library of that name. Rank 0 writes while training goes on.
 
 Its 0.1.1 copies model and optimizer into shared memory in a thread, beside the forward and backward pass, and the update
-waits for the copy, as under `CheckpointManager.lock`. A process writes it with `torch.save`. As documented, every rank would
-save all that it holds.
+waits for the copy, as under `CheckpointManager.lock`. A process writes it with `torch.save`.
 
 - The forward pass changes running statistics while they are copied: versions of the documentation's examples hold statistics
   of the next step. Here each rank copies its own at once.

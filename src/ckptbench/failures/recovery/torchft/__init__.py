@@ -2,8 +2,7 @@
 
 All ranks are on one host. Before every step the lighthouse, a process of its own, says which ranks train; one that is
 silent for a second is left out. A step is done again with the same samples where one of its sums failed. The launcher starts
-lost ranks anew, and these take over the state of a rank that trains, over HTTP. If the lighthouse is killed, the run ends
-with an error.
+lost ranks anew, and these take over the state of a rank that trains, over HTTP.
 
 torchft asks nobody for a secret. Its servers answer on loopback alone and load tensors only, but other users of the host
 can read the model or give a rank another state: do not share the host with people you do not trust.
