@@ -2,7 +2,7 @@
 
 Every rank copies and writes, in threads of torchsnapshot 0.1.0, its part of what all ranks hold: everything is marked as
 replicated. The documentation's first example marks nothing: then every rank writes all,
-without a warning, and a version of one rank cannot be loaded by two.
+and a version of one rank cannot be loaded by two.
 
 - A restore does not notice tensors that the version lacks, nor a file that is too short; the strategy checks both. It hangs
   if only some ranks restore a part.
