@@ -276,6 +276,8 @@ class Regrouping(RankRecovery):
     ranks = (0,)
     step: int | None = None
     """After which it goes on. None: after the last one that was done."""
+    goes_back = False
+    """Whether it goes back to the newest version."""
 
     def __init__(self) -> None:
         super().__init__(ALONE, Unasked(), {})
@@ -286,6 +288,8 @@ class Regrouping(RankRecovery):
 
     def regroup(self, error: Exception, reached: Position) -> Regrouped:
         self.errors.append(error)
+        if self.goes_back:
+            return self._regrouped(None)
         return self._regrouped(reached.step if self.step is None else self.step)
 
     def admit(self, reached: Position) -> Regrouped | None:
@@ -294,7 +298,7 @@ class Regrouping(RankRecovery):
         self.admits = None
         return self._regrouped(reached.step)
 
-    def _regrouped(self, step: int) -> Regrouped:
+    def _regrouped(self, step: int | None) -> Regrouped:
         return Regrouped(step=step, ranks=self.ranks, noticed_ns=5, agreed_ns=6, ready_ns=7)
 
 
@@ -364,6 +368,34 @@ def test_it_may_go_on_after_an_earlier_step_or_a_later_one(
     run(plan)
     assert [block["first_step"] for block in events(plan.run_folder, "steps")] == firsts
     assert [epoch["epoch"] for epoch in events(plan.run_folder, "epoch")] == [0, 1, 2]
+
+
+def test_it_may_go_back_to_the_newest_version_with_all_of_its_state(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, plan = make_plan("e1", name="whole"), make_plan("e1", name="failed")
+    run(whole)
+    fail_before_step(monkeypatch, 7)
+    regrouping.goes_back = True
+    monkeypatch.setattr(Unasked, "gather", lambda _, name, value: [value, None], raising=False)
+    run(plan)
+    assert ends(plan) == ends(whole)
+    assert [block["first_step"] for block in events(plan.run_folder, "steps")] == [0, 4, 4, 8]
+    (regroup,) = events(plan.run_folder, "regroup")
+    (world,) = events(plan.run_folder, "membership")
+    assert (regroup["reached"], regroup["step"], world["step"]) == (6, 4, 4)
+    assert regroup["bytes"] > 0
+    assert regroup["ready_ns"] > world["monotonic_ns"]
+
+
+def test_without_a_version_there_is_none_to_go_back_to(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_before_step(monkeypatch, 3)
+    regrouping.goes_back = True
+    monkeypatch.setattr(Unasked, "gather", lambda _, name, value: [value], raising=False)
+    with pytest.raises(LaunchError, match="there is no sound version to go back to"):
+        run_rank(make_plan("e1"), ALONE, Unasked(), started_ns=2)
 
 
 def test_an_epoch_is_recorded_though_its_last_save_has_failed(
