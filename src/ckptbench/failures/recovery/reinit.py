@@ -1,8 +1,8 @@
 """The recovery `reinit`: survivors keep their processes, one is started in place of the lost one, and all go back to the newest version.
 
 After Reinit for MPI (Georgakoudis et al. 2020). Survivors launch, import and read their data no more. When the new process has
-imported its framework all meet in a new process group, and make network and optimizer anew. Without a version, or if a rank is
-lost meanwhile, all start again.
+imported its framework all meet in a new process group, and make network and optimizer anew. Without a version, or after a loss
+on another node or meanwhile, all start again.
 
 With `state: replica` survivors keep their state, and the new rank takes its part from one that holds the same: of `pytorch` from
 any, of `pytorch_hsdp` from the replica of its shard. Where none is left all go back to the version.
