@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.special import gammaincinv, stdtrit
+from scipy.special import gammaincinv
 
-from ckptbench.analysis.cost.statistics import HALF_NORMAL, LEVEL, UNKNOWN, Interval
+from ckptbench.analysis.cost.statistics import HALF_NORMAL, LEVEL, UNKNOWN, Interval, student
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.failure_file import FailureFile, read_failure_file, read_failure_files
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
@@ -187,7 +187,7 @@ def _windows(failures: int) -> int:
 
 
 def _student(failures: int) -> float:
-    return float(stdtrit(_windows(failures) - 1, 1 - TAIL))
+    return student(LEVEL, _windows(failures) - 1)
 
 
 def _counted(rate: FailureRate, failures: int, exposure: float, log: Counted | None = None) -> FailureRate:  # fmt: skip

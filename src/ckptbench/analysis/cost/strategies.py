@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.cost.estimates import Slowdown
-from ckptbench.analysis.cost.memory import peaks_above, peaks_of
 from ckptbench.analysis.cost.overhead import baselines_of
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.cost.stall import mean_of_runs, reached_shared, steady_or_all
@@ -60,6 +59,9 @@ COMPARED = (*SYSTEM, "interval", "history", "recovery")
 UNKNOWN = PerRepeat(math.nan, PerRepeat.ratio([], []).each)
 WAITS = ["save_hold_s", "removal_hold_s"]
 """Parts of a stall in which the next save waited."""
+
+CLOSED, EPOCH = "closed", "epoch"
+OF_RANK = ["run", "rank"]
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -162,7 +164,7 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
     valid = with_valid_timing(tables["runs"])
     times = run_times(tables, valid)
     baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
-    peaks = peaks_of(tables["memory"])
+    peaks = _peaks_of(tables["memory"])
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         used = steady_or_all(group)
         durable = reached_shared(used)
@@ -181,7 +183,7 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             durable=mean_of_runs(durable, "durable_s"),
             near_durable=mean_of_runs(nearer, "durable_s"),
             durable_checkpoints=len(durable),
-            memory=_mean(peaks_above(peaks, pairs)),
+            memory=_mean(_peaks_above(peaks, pairs)),
         )
 
 
@@ -214,3 +216,29 @@ def _verdicts(consistency: pd.DataFrame) -> dict[tuple[Any, ...], bool]:
     return {
         tuple(key.values()): bool(rows["consistent"].all()) for key, rows in groups(known, CELL)
     }
+
+
+def _peaks_above(peaks: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> Floats:
+    """By pair of a run and its baseline the peak of the one above that of the other, on the rank where that is the most.
+
+    `peaks` is that of `_peaks_of`. Shape (pairs,), without pairs of which either has no sample.
+    """
+    named = pd.DataFrame(pairs, columns=["run", "baseline"])
+    both = named.merge(peaks, on="run").merge(
+        peaks.rename(columns={"run": "baseline"}), on=["baseline", "rank"], suffixes=("", "_there")
+    )
+    above = (both["peak_bytes"] - both["peak_bytes_there"]).groupby(both["run"]).max()
+    return above.to_numpy(float)
+
+
+def _peaks_of(memory: pd.DataFrame) -> pd.DataFrame:
+    """One row a run and rank of the table `memory`: its peak up to the last end of an epoch.
+
+    The last save may be written after it, while the rank already copies its final state, which is no memory of
+    checkpoints: the baseline's rank does so as well, and has no sample then.
+    """
+    samples = memory[memory["when"] != CLOSED]
+    ends = samples[samples["when"] == EPOCH].groupby(OF_RANK)["at_ns"].max().rename("end_ns")
+    timed = samples.join(ends, on=OF_RANK)
+    training = timed[timed["end_ns"].isna() | (timed["at_ns"] <= timed["end_ns"])]
+    return training.groupby(OF_RANK)["peak_bytes"].max().reset_index()
