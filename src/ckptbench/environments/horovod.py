@@ -84,6 +84,8 @@ RECIPE = Recipe(
             'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")\n',
             "",
         ),
+        # Without debug information, which nobody reads, it is compiled in two thirds of the time.
+        Edit("setup.py", "else 'RelWithDebInfo'", "else 'Release'"),
     ),
     steps=1,
 )
