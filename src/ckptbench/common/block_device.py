@@ -38,13 +38,13 @@ class BlockDevice:
         return text == "write back"
 
 
-def device_of(folder: Path, *, system: Path = SYSTEM, mounts: Path = MOUNTS) -> BlockDevice | None:
+def device_of(folder: Path, *, system: Path = SYSTEM) -> BlockDevice | None:
     """The device that holds `folder`; None where no block device of this machine does: on tmpfs, or a network file system."""
     number = os.stat(folder).st_dev
     major, minor = os.major(number), os.minor(number)
     found = _in_system(system, major, minor)
     if found is None:  # file systems such as btrfs have numbers of their own
-        source = _source(mounts, f"{major}:{minor}")
+        source = _source(f"{major}:{minor}")
         if source is not None and source.is_block_device():
             real = os.stat(source).st_rdev
             found = _in_system(system, os.major(real), os.minor(real))
@@ -59,9 +59,9 @@ def _in_system(system: Path, major: int, minor: int) -> BlockDevice | None:
     return BlockDevice(folder.parent if (folder / "partition").exists() else folder)
 
 
-def _source(mounts: Path, number: str) -> Path | None:
+def _source(number: str) -> Path | None:
     """What is mounted with this number: the second field behind the dash (proc(5))."""
-    for line in mounts.read_text(encoding="utf-8").splitlines():
+    for line in MOUNTS.read_text(encoding="utf-8").splitlines():
         fields = line.split()
         if fields[2] == number and "-" in fields:
             return Path(fields[fields.index("-") + 2])

@@ -32,9 +32,9 @@ def given_to(process: int) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def of_user(given: Mapping[str, str], python: Path = Path(sys.executable)) -> dict[str, str]:
-    """The environment without the folder of the workflow's `python` in PATH, and without its virtual environment."""
-    own = python.parent
+def of_user(given: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the folder of the workflow's Python in PATH, and without its virtual environment."""
+    own = Path(sys.executable).parent
     kept = dict(given)
     if "PATH" in kept:
         parts = kept["PATH"].split(os.pathsep)

@@ -35,14 +35,12 @@ class Column:
     meaning: str
 
 
-def with_ends(
-    name: str, unit: str, meaning: str, kind: Kind = "number"
-) -> tuple[Column, Column, Column]:
+def with_ends(name: str, unit: str, meaning: str) -> tuple[Column, Column, Column]:
     """The column of an estimate, and the two columns with the ends of its 95 % interval."""
     return (
-        Column(name, kind, unit, meaning),
-        Column(f"{name}_lo", kind, unit, "lower end of its interval"),
-        Column(f"{name}_hi", kind, unit, "upper end of its interval"),
+        Column(name, "number", unit, meaning),
+        Column(f"{name}_lo", "number", unit, "lower end of its interval"),
+        Column(f"{name}_hi", "number", unit, "upper end of its interval"),
     )
 
 
