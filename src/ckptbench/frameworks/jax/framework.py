@@ -5,6 +5,9 @@ has no environment for GPUs.
 
 The update donates parameters and slots: XLA writes the new values over the old ones. Exception: an array of NumPy that
 `Tensor.read` returned keeps the old values alive, and the update takes new memory.
+
+Every rank holds everything. JAX refuses to cut a dimension that the ranks do not divide, so with shards each tensor would have to
+lie padded.
 """
 
 from __future__ import annotations
