@@ -1,6 +1,6 @@
 """Everything that this repository must know of a GPU, measured on a bare machine that has one and can fetch nothing.
 
-It needs Python 3.11 or newer, PyTorch, NumPy and h5py. What else ckptbench imports gets a stand-in, and the result says so.
+It needs Python 3.11 or newer, PyTorch, NumPy, h5py and xxhash. Without safetensors it makes a stand-in, and the result says so.
 
     python benchmarks/on_gpu.py                        # about 40 minutes; writes results/on_gpu.json
     python benchmarks/strategies.py --from results/on_gpu.json
@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,19 +33,8 @@ STOOD_IN = "CKPTBENCH_STAND_INS"
 """Variable with the folder of the stand-ins, for the processes that this one starts."""
 
 
-CRC = """
-import zlib
-class xxh3_128:
-    def __init__(self): self.found = 0
-    def update(self, content): self.found = zlib.crc32(content, self.found)
-    def hexdigest(self): return f"{self.found:032x}"
-"""
-STAND_INS = {
-    "xxhash": CRC,
-    # PyTorch's file imports it for a format that is not measured here.
-    "safetensors": "",
-}
-"""What stands in for a library: the text of a module."""
+STAND_INS = ("safetensors",)
+"""PyTorch's file imports it for a format that is not measured here."""
 
 
 def _find_libraries() -> list[str]:
@@ -58,8 +47,8 @@ def _find_libraries() -> list[str]:
     if STOOD_IN not in os.environ:
         for name in missing:
             (folder / name).mkdir()
-            (folder / name / "__init__.py").write_text(STAND_INS[name])
-            (folder / name / "torch.py").write_text("")
+            (folder / name / "__init__.py").touch()
+            (folder / name / "torch.py").touch()
         atexit.register(shutil.rmtree, folder)
         os.environ[STOOD_IN] = str(folder)
     paths = [str(SOURCE), str(HERE), str(folder)]
@@ -135,15 +124,20 @@ def main() -> None:
     }
     print(json.dumps(found["contract"], indent=2), flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
+    _write(found, options.out)
     for one in _measurements(options):
         figures = measure(one)
         show(figures)
         found["measured"].append(figures)
-        # After each, so that whatever ends this program costs at most one of them.
-        options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        _write(found, options.out)
     print(f"written to {options.out}")
     if failed := [name for name, good in found["contract"].items() if not good]:
         raise SystemExit(f"the contract does not hold on {options.device}: {'; '.join(failed)}")
+
+
+def _write(found: Mapping[str, Any], path: Path) -> None:
+    """After each measurement, so that whatever ends this program costs at most one of them."""
+    path.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
 def _named(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from ckptbench.common.connections import connections, end
+from ckptbench.common.connections import connections, shut_down
 
 
 def test_a_thread_that_waits_on_a_connection_and_its_other_side_find_it_closed() -> None:
@@ -18,7 +18,7 @@ def test_a_thread_that_waits_on_a_connection_and_its_other_side_find_it_closed()
         heard: list[bytes] = []
         thread = threading.Thread(target=lambda: heard.append(waiting.recv(1)), daemon=True)
         thread.start()
-        end(made)
+        shut_down(made)
         thread.join(60)
         assert (heard, peer.recv(1)) == ([b""], b"")
         own.sendall(b"x")
@@ -27,6 +27,6 @@ def test_a_thread_that_waits_on_a_connection_and_its_other_side_find_it_closed()
             server.accept()[0].close()
         waiting.close()
         peer.close()
-    end(made)  # all are gone
+    shut_down(made)  # all are gone
     own.close()
     other.close()

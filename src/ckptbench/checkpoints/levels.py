@@ -113,7 +113,7 @@ class Levels:
         return self.shared.set_aside(version.folder)
 
     def discard_partial(self) -> None:
-        """Remove what killed attempts have left of versions. Call it while no rank runs, and after `make`."""
+        """Remove what killed attempts have left of versions. Call it while no rank writes, and after `make`."""
         for store in self.stores.values():
             store.discard_partial()
 

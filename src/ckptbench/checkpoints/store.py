@@ -193,7 +193,7 @@ class CheckpointStore:
                 self._remove_or_rename_or_raise(folder)
 
     def discard_partial(self) -> None:
-        """Remove the half-written versions of killed attempts. Call it while no rank runs."""
+        """Remove the half-written versions of killed attempts. Call it while no rank writes."""
         for folder in self._entries(PARTIAL):
             log.info("%s was never committed, and is removed", folder)
             self._remove_or_warn(folder)

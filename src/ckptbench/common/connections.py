@@ -26,7 +26,7 @@ def connections() -> set[Connection]:
     return found
 
 
-def end(made: Iterable[Connection]) -> None:
+def shut_down(made: Iterable[Connection]) -> None:
     """Have both sides of these connections find them closed, also where a thread waits for them. Sockets that listen stay."""
     for descriptor, _ in connections() & set(made):
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as duplicate:

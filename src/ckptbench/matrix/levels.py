@@ -9,7 +9,7 @@ from ckptbench.matrix.registry import STRATEGIES
 MEMORY, NODE, SHARED = "memory", "node", "shared"
 LEVELS = (MEMORY, NODE, SHARED)
 """The nearest first: memory of the node, which survives the death of a process; a disk of the node; the folder
-`checkpoints.folder` of the config, which every strategy writes to and which survives the loss of a node."""
+`checkpoints.folder` of the config, which survives the loss of a node."""
 SETTINGS = {
     MEMORY: "checkpoints.memory_folder",
     NODE: "checkpoints.node_folder",

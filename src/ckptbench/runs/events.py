@@ -188,7 +188,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
-    """A complete version, with its commit record, is on stable storage."""
+    """A complete version, with its manifest, is on stable storage."""
 
     moment: ClassVar = (
         "once for each save and level, by the rank that commits; on several nodes by one of each"
@@ -197,7 +197,7 @@ class Durable:
     level: str
     synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
     checked_ns: Annotated[int, "ns, when their checksums were known"]
-    committed_ns: Annotated[int, "ns, when the commit record was on stable storage"]
+    committed_ns: Annotated[int, "ns, when the manifest was on stable storage"]
     files: Annotated[
         list[File],
         "those of all ranks; on several nodes those of the node, and its copies",

@@ -1,4 +1,4 @@
-"""The strategy `deepfreeze`: shares of all ranks, copied tensor by tensor while the next step already computes.
+"""The strategy `deepfreeze`: shares of all ranks, copied while the next step computes, or at once on a CPU.
 
 After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots;
 the update does, and waits for what is not copied yet. What the forward pass changes (running statistics, random states) is

@@ -64,7 +64,7 @@ class PendingSave:
 
     @classmethod
     def begin(cls, position: Position, share: Share) -> Self:
-        # What is done already ends now: the capture comes first.
+        # A future that is done by now gets its time here, so the capture is asked first.
         captured_ns = _ended(share.captured)
         written_ns = {level: _ended(written) for level, written in share.written.items()}
         return cls(position, share, captured_ns, written_ns)

@@ -157,9 +157,8 @@ class Trainer:
         )
         self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
-        if (
-            not self._link.comes_again
-        ):  # else the trace has it, and where ranks hold shards the others would have to gather
+        # Of a rank that comes again the trace has it. Where ranks hold shards the others would have to gather.
+        if not self._link.comes_again:
             self._recorder.write(state_of(network, self._framework))
 
     def start(self) -> Position:
@@ -207,9 +206,7 @@ class Trainer:
             except Joined as joined:
                 regrouped = joined.regrouped
             except Exception as error:  # noqa: BLE001 (regroup raises it again unless a peer's death has caused it)
-                if RECOVERIES[
-                    self._plan.cell.recovery.name
-                ].keeps_survivors:  # else it is only about to end
+                if RECOVERIES[self._plan.cell.recovery.name].keeps_survivors:
                     self._injector.recovering()
                 regrouped = self._recovery.regroup(error, self._reached)
 
@@ -304,9 +301,8 @@ class Trainer:
             self._record_epoch(epoch)
             self._see("epoch", self._position(epoch, self._steps_per_epoch))
             self._evaluate(epoch)
-            if (
-                epoch + 1 < self._plan.cell.epochs
-            ):  # else a loss after this would have the epoch evaluated again
+            # Not of the last epoch, which a loss after this would have evaluated again.
+            if epoch + 1 < self._plan.cell.epochs:
                 self._reached = self._position(epoch + 1, 0)
         end = self._position(self._plan.cell.epochs - 1, self._steps_per_epoch)
         self._digester.see_end(end, final_path(self._plan.run_folder, self._launched_world.rank))

@@ -64,11 +64,14 @@ def estimate_to_quote(against_baseline: Estimate, inside: Estimate) -> str:
     includes what checkpoints cost later steps. Sign and width do not decide: choosing by them would make intervals miss
     more often.
     """
-    known = [not math.isnan(own.interval.hi) for own in (against_baseline, inside)]
-    if all(known):
+    paired_tells, inside_tells = (
+        not math.isnan(own.interval.hi) for own in (against_baseline, inside)
+    )
+    if paired_tells and inside_tells:
         return IN_RUN if against_baseline.interval.overlaps(inside.interval) else PAIRED
-    values = [not math.isnan(own.value) for own in (against_baseline, inside)]
-    return IN_RUN if known[1] or not (known[0] or values[0]) else PAIRED
+    if inside_tells or math.isnan(against_baseline.value):
+        return IN_RUN
+    return PAIRED
 
 
 def slowdown_s(run: RunTimes) -> float:

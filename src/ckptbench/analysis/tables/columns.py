@@ -12,7 +12,7 @@ GROUP = Column("group", "text", "", ", ".join(GROUPS))
 RUN = Column("run", "text", "", "id of the cell: the name of its run folder")
 RANK = Column("rank", "integer", "1", "the training process, from 0")
 EPOCH = Column("epoch", "integer", "1", "from 0")
-REPEAT = Column("repeat", "integer", "1", "which repeat of the cell, from 0")
+REPEAT = Column("repeat", "integer", "1", "which repeat of the setup, from 0")
 
 
 def _with_spec(column: Column) -> tuple[Column, Column, Column]:
@@ -108,7 +108,7 @@ WRITING_COLUMNS = (
     Column("write_s", "number", "s", "until the framework's own write returned"),
     Column("sync_s", "number", "s", "from then until the files were on stable storage"),
     Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
-    Column("commit_s", "number", "s", "from then until the commit record was on stable storage"),
+    Column("commit_s", "number", "s", "from then until the manifest was on stable storage"),
 )  # fmt: skip
 PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")
 STEADY = Column(

@@ -5,7 +5,8 @@ imported its framework all meet in a new process group, and make network and opt
 on another node or meanwhile, all start again.
 
 With `state: replica` survivors keep their state, and the new rank takes its part from one that holds the same: of `pytorch` from
-any, of `pytorch_hsdp` from the replica of its shard. Where none is left all go back to the version.
+any, of `pytorch_hsdp` from the replica of its shard. Where none is left all go back to the version. The failed step is done
+again, so running statistics see its batch twice.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ from ckptbench.world.ranks import RankContext
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = -1
-"""The step of a rank that has no state."""
 AGAIN_S = 0.02
 """A rank waits so long before it looks again whether all have come."""
 
@@ -58,8 +57,8 @@ class Reinit(Elastic):
         has_version = any(store.steps() for store in open_levels(plan).stores.values())
         if not has_version and not self._is_held(loss, plan):
             log.info(
-                "nothing holds what rank %d held, no version yet either: all begin anew",
-                *loss.ranks,
+                "nothing holds what ranks %s held, no version yet either: all begin anew",
+                list(loss.ranks),
             )
             return Verdict.RELAUNCH
         self.replaced[plan.attempt] += 1
@@ -77,7 +76,7 @@ class Role(StrEnum):
 
     NEW = "new"
     """It comes in place of a lost one."""
-    LEFT = "left"
+    SURVIVOR = "survivor"
     """It was there before."""
     AT_END = "at end"
     """It has nothing more to do, unless another one has."""
@@ -91,8 +90,8 @@ class Said(NamedTuple):
     role: str
     address: str
     """`host:port`, which is free, for a rendezvous of the framework."""
-    step: int
-    """Completed steps of the whole run after which its state is. UNKNOWN: it has none."""
+    step: int | None
+    """Completed steps of the whole run after which its state is. None: it has none."""
 
 
 class Reconnecting(Protocol):
@@ -135,7 +134,7 @@ class ReinitRank(ElasticRank):
         log.info("a rank is lost after step %d: %s", reached.step, error)
         framework = cast(Reconnecting, self.framework)
         framework.disconnect()
-        if Role.NEW not in self._meet(Role.LEFT, reached.step):
+        if Role.NEW not in self._meet(Role.SURVIVOR, reached.step):
             raise error
         held = Held.of(self._tensors, self.framework) if self._from_replica else None
         framework.reconnect(self.world)
@@ -182,7 +181,7 @@ class ReinitRank(ElasticRank):
                 taken = sum(array.nbytes for array in sent.arrays())
         return taken
 
-    def _meet(self, role: Role, step: int = UNKNOWN) -> set[str]:
+    def _meet(self, role: Role, step: int | None = None) -> set[str]:
         """Return the roles of all ranks when all have come that there are to be, and learn at which addresses they are now.
 
         One that is at the end hears at once what the others are. Where they are not there it comes again in another role.
@@ -200,15 +199,15 @@ class ReinitRank(ElasticRank):
                 if is_whole and Role.AT_END not in roles:
                     addresses = tuple(each.address for each in said)
                     self.world = dataclasses.replace(self.world, addresses=addresses)
-                    self._steps = {each.rank: each.step for each in said if each.step != UNKNOWN}
+                    self._steps = {each.rank: each.step for each in said if each.step is not None}
                     return roles
                 time.sleep(AGAIN_S)
 
     def barrier(self) -> None:
-        """All wait before an epoch's first step: then the tensors are those that its steps change."""
-        super().barrier()
+        """All wait before an epoch's first step: no step has failed, so the tensors are those that steps change."""
         if self._from_replica:
             self._tensors = self.framework.state()
+        super().barrier()
 
     def finish(self) -> None:
         if self._meet(Role.AT_END) != {Role.AT_END}:

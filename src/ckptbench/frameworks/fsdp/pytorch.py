@@ -72,7 +72,7 @@ class PyTorchFsdp(PyTorch):
         return super()._whole(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
-        return own_of(tensor)
+        return local_shard(tensor)
 
     def _shard(self, tensor: torch.Tensor) -> tuple[int, int] | None:
         if not isinstance(tensor, DTensor):
@@ -94,7 +94,7 @@ class PyTorchFsdp(PyTorch):
             dist.destroy_process_group()
 
 
-def own_of(tensor: torch.Tensor) -> torch.Tensor:
+def local_shard(tensor: torch.Tensor) -> torch.Tensor:
     """The shard of a DTensor that this rank holds; any other tensor as it is."""
     return tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor
 
@@ -139,7 +139,7 @@ def _load_torch(framework: PyTorchFsdp, path: Path) -> None:
 @torch.no_grad()
 def _put(name: str, whole: torch.Tensor, tensor: Any) -> None:
     check_shape(name, whole, tensor)
-    own_of(tensor).copy_(whole[_rows(tensor)] if isinstance(tensor, DTensor) else whole)
+    local_shard(tensor).copy_(whole[_rows(tensor)] if isinstance(tensor, DTensor) else whole)
 
 
 PyTorchFsdp.formats = {"torch_save": Format("model.pt", _save_torch, _load_torch)}

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import nn
 
-from ckptbench.common.connections import connections, end
+from ckptbench.common.connections import connections, shut_down
 from ckptbench.common.errors import CheckpointError
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
@@ -96,6 +96,7 @@ class PyTorch(Framework):
         return framework
 
     def _meet(self) -> None:
+        """Connect, and note which sockets that has made. Later groups have others, which nothing waits for after a loss."""
         before = connections()
         self._connect()
         self._connections = connections() - before
@@ -249,7 +250,7 @@ class PyTorch(Framework):
 
     def disconnect(self) -> None:
         """Leave the others after a loss: collectives in which they wait for this rank end with an error. `reconnect` follows."""
-        end(self._connections)
+        shut_down(self._connections)
         dist.distributed_c10d._abort_process_group()
 
     def reconnect(self, world: RankContext) -> None:

@@ -54,7 +54,7 @@ READING = (
     " Right: {shares}. What a checkpoint costs in all is in the figure overhead"
 )
 WORDS = {
-    "until": "every byte and the commit record are on stable storage",
+    "until": "every byte and the manifest are on stable storage",
     "first": "before the steady state",
     "shares": "mean share of the parts of the stall; where the loop goes on after the capture, write and sync are behind training and no part of it",
 }

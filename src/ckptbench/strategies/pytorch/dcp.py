@@ -4,8 +4,6 @@ DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among th
 written by the rank that holds them.
 
 - Running statistics are named by rank: under one name, as in the documentation, a version would hold a mix that no rank had.
-- The saves have a process group of their own: on that of training, as in the documentation, Gloo mixes up the messages of
-  the two on a CPU.
 - Errors come as a `CheckpointException`, which `except Exception` lets pass. A full disk reads `unexpected pos 704 vs 598`.
 - The index, `.metadata`, is a pickle; the reader here makes only the types of an index. DCP syncs it before its bytes have
   left Python's buffer, so an empty file; the store syncs it again.

@@ -10,6 +10,7 @@ DCP divides the writing among the ranks as with [`dcp`](#dcp), whose traps it ha
 - `staging`: training waits until the state is copied (`awaited`), or goes on at once (`unawaited`): a negative control,
   whose versions mix tensors of different steps.
 - DCP's process writes on if the rank is killed; here it ends with it.
+- The saves have a group of their own: on that of training, as documented, Gloo mixes up messages on a CPU.
 - With more than about 1,000 tensors and `ulimit -n 1024` the process fails with `Too many open files`.
 """
 
