@@ -13,12 +13,15 @@ from checkout import Checkout
 from selection import FULL
 from warm.environments import warm_environments
 
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.registry import on_any_ranks
 
 TINY = "config/studies/tiny.yaml"
 TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline", "training")
 DRAWN = ("overhead", "sizes", "stall", "timeline", "advice")
 """Two points, two epochs and one strategy make no curve, and no projection is asked for."""
+
+FRAMEWORKS = on_any_ranks()
+"""Those that `all` in a config stands for."""
 
 pytestmark = pytest.mark.frameworks(*FRAMEWORKS)
 
