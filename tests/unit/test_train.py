@@ -288,6 +288,8 @@ class Regrouping(RankRecovery):
 
     def regroup(self, error: Exception, reached: Position) -> Regrouped:
         self.errors.append(error)
+        if self.goes_back and len(self.errors) > 1:
+            raise error  # no loss that it knows
         if self.goes_back:
             return self._regrouped(None)
         return self._regrouped(reached.step if self.step is None else self.step)
