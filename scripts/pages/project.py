@@ -6,7 +6,8 @@ import configparser
 from itertools import takewhile
 from pathlib import Path
 
-from ckptbench.decide.failure_file import FailureFile, read_failure_file
+from ckptbench.decide.failure_file import FailureFile
+from ckptbench.decide.failure_files import read_failure_file
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.report.answer.quantities import amount, plain
 from scripts.pages.docstring import docstring

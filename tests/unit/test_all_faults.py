@@ -12,7 +12,7 @@ import yaml
 
 from ckptbench.common.errors import CkptbenchError, ConfigError, DataError, all_of
 from ckptbench.config.planning import plan_study
-from ckptbench.decide.failure_file import read_failure_files
+from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.decide.given import read_given
 from ckptbench.decide.rates import read_rate, read_rates
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from ckptbench.analysis.tables.registry import EVERY
-from ckptbench.decide.failure_file import read_failure_files
+from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user

@@ -1,19 +1,15 @@
-"""The files on failures: each has a published rate, the user's own number, or the user's own log."""
+"""The file of one failure rate: a published one, the user's own number, or the user's own log."""
 
 from __future__ import annotations
 
 import math
 import re
 import time
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ckptbench.common.errors import ConfigError, all_of
-from ckptbench.config.reading import ConfigFile, ConfigFiles, FieldError
-from ckptbench.config.section import Section, checked
+from ckptbench.config.section import Section
 from ckptbench.config.values import (
     LARGEST_NUMBER,
     Flag,
@@ -24,8 +20,7 @@ from ckptbench.config.values import (
     whole,
 )
 from ckptbench.decide.clock import seconds_of
-from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S, Counted
-from ckptbench.matrix.shown import show
+from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,45 +120,3 @@ class FailureFile(Section):
         begin = -math.inf if self.begin is None else self.begin
         end = math.inf if self.end is None else self.end
         return (begin < at_s) & (at_s <= end)
-
-
-def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
-    """The file, and what was counted in the log that it names.
-
-    Raises ConfigError or DataError with the file, the field or line, and what to do.
-    """
-    written = ConfigFile.read(path)
-    file = checked(FailureFile, ConfigFiles(written.content, [written]))
-    given = {name for name, value in written.content.items() if value is not None} & NUMBERS
-    if not any(needed <= given <= needed | allowed for needed, allowed in WAYS):
-        raise ConfigError(
-            f"{path}: the rate is given by {', '.join(sorted(given)) or 'nothing'}: {WAYS_HELP}"
-        )
-    if file.begin is not None and file.end is not None and file.end <= file.begin:
-        raise ConfigError(f"{path}: {FieldError(('to',), 'it must come after `from`', written.content['to'])}")  # fmt: skip
-    if file.log is None:
-        return file, None
-    from ckptbench.decide.failure_log import count_failures  # imports pandas
-
-    return file, count_failures(path.parent / file.log, file)
-
-
-def read_failure_files(
-    folder: Path, chosen: str | None = None
-) -> dict[Path, tuple[FailureFile, Counted | None]]:
-    """All files `*.yaml` of the folder, by path, each with what was counted in its log.
-
-    Raises ConfigError or DataError where the folder has none, where none has the name `chosen`, or where some are wrong, or the logs
-    that they name: with the faults of all.
-    """
-    paths = sorted(folder.glob("*.yaml"))
-    if not paths:
-        raise ConfigError(
-            f"decision.rates is {show(str(folder))}: no file *.yaml is there: name a folder like config/failures"
-        )
-    names = [path.stem for path in paths]
-    if chosen not in (None, *names):
-        raise ConfigError(
-            f"decision.rate is {show(chosen)}: {folder} has no file of this name: use {' or '.join(map(show, names))}"
-        )
-    return dict(zip(paths, all_of(partial(read_failure_file, path) for path in paths), strict=True))

@@ -16,7 +16,8 @@ from scipy.special import gammaincinv
 
 from ckptbench.analysis.cost.statistics import HALF_NORMAL, LEVEL, UNKNOWN, Interval, student
 from ckptbench.common.errors import ConfigError
-from ckptbench.decide.failure_file import FailureFile, read_failure_file, read_failure_files
+from ckptbench.decide.failure_file import FailureFile
+from ckptbench.decide.failure_files import read_failure_file, read_failure_files
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import Counted
 from ckptbench.matrix.shown import show
