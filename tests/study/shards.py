@@ -44,7 +44,9 @@ def shards(
     """
     from ckptbench.frameworks.pytorch import PyTorch  # the tests do without PyTorch
 
-    joined: Framework = load(FRAMEWORKS[framework].location).join(world, seed=5, deterministic=True)
+    kind_of_ranks = load(FRAMEWORKS[framework].location)
+    assert getattr(kind_of_ranks, "replicas", 1) == FRAMEWORKS[framework].replicas
+    joined: Framework = kind_of_ranks.join(world, seed=5, deterministic=True)
     _train(joined, world, ADAMW, STEPS)
     for name in strategies(framework):
         saving = _open(name, framework, joined, world, folder)

@@ -11,9 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ckptbench.analysis.tables.columns import (
-    SYSTEM,
-)
+from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.config.decision import DecisionSection
