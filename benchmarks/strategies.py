@@ -9,7 +9,8 @@ out and counted. `memory` is what the ranks' processes took at most, above those
 of the state; memory that a GPU's driver allocates is not in it.
 
 The variant `disk` is the least that any engine can cost here: it copies nothing, and a thread writes as many bytes as the
-state has, past the page cache. `above disk` is what a strategy costs beyond that. On a virtual machine the host's work for its
+state has, past the page cache. `above disk` is what a strategy costs beyond that, and `to disk` the time of this write over that
+until a checkpoint is durable, both while training and while idle. On a virtual machine the host's work for its
 disk can take the processors that train (`stolen`, in cores): then `disk` costs a large part of a step.
 
     PYTHONPATH=src .environments/pytorch/bin/python benchmarks/strategies.py --strategies native,deepfreeze,deepfreeze@numpy
@@ -54,6 +55,7 @@ from ckptbench.strategies.copying import WAY, kept_memory
 from ckptbench.strategies.writer import write_file
 from ckptbench.world.joining import pin
 from ckptbench.world.ranks import RankContext
+from ckptbench.world.variables import STEADY_HEAP
 
 NONE, DISK = "none", "disk"
 CHOSEN = ("framework", "optimizer", "precision", "length")
@@ -115,7 +117,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All figures of one model and number of ranks; times in seconds, one value a round or checkpoint."""
     options.folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        found, first = _run(options, Path(folder))
+        found, first, written_s = _run(options, Path(folder))
+        found[DISK] |= _of_disk(written_s, first[DISK])
         for name in chosen(options):
             found["strategies"][name] |= _of_traces(Path(folder), name, options, first[name])
     return found
@@ -123,8 +126,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _run(
     options: argparse.Namespace, folder: Path
-) -> tuple[dict[str, Any], dict[str, tuple[int, list[int]]]]:
-    """All that is no trace's, and what `Bench.first` says of each variant."""
+) -> tuple[dict[str, Any], dict[str, tuple[int, list[int]]], list[list[float]]]:
+    """All that is no trace's, what `Bench.first` says of each variant, and how long each write of `DISK` took, by rank."""
     started_s = time.monotonic()
     names = [NONE, DISK, *chosen(options)]
     order = random.Random(0)
@@ -158,6 +161,7 @@ def _run(
         for name, each in variants.items():
             measured[name]["memory_bytes"] = [sum(each.all("memory_bytes"))]
         first = {name: each.all("first")[0] for name, each in variants.items()}
+        written_s = variants[DISK].all("written_s")
     settings = {
         name: getattr(options, name)
         for name in ("model", *CHOSEN, "ranks", "batch", "interval", "checkpoints")
@@ -173,7 +177,7 @@ def _run(
         DISK: measured[DISK],
         "strategies": {name: measured[name] for name in chosen(options)},
     }
-    return found, first
+    return found, first, written_s
 
 
 class Variant:
@@ -206,6 +210,7 @@ def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Va
         spawn.Process(target=_rank, args=(end, name, world, options, folder))
         for (_, end), world in zip(pipes, worlds, strict=True)
     ]
+    os.environ.update(STEADY_HEAP)
     for each in ranks:
         each.start()
     for _, end in pipes:
@@ -296,6 +301,10 @@ class Bench:
         """The checkpoints before the first round, and which of the others were saved while nothing trained."""
         return self._settled, self._idle
 
+    def written_s(self) -> list[float]:
+        assert isinstance(self._saver, DiskAlone)
+        return self._saver.written_s
+
     def device(self) -> str:
         return self._framework.device()
 
@@ -322,6 +331,8 @@ class DiskAlone:
         self._writing = ThreadPoolExecutor(1)
         self._written: Future[None] = done(None)
         self.saves = 0
+        self.written_s: list[float] = []
+        """One value a save."""
 
     def ready(self) -> None:
         self._folder.mkdir()
@@ -329,11 +340,13 @@ class DiskAlone:
     def save_next(self) -> None:
         self.settle()
         self.saves += 1
-        self._written = self._writing.submit(self._write, self._folder / f"{self.saves % KEEP}")
+        path = self._folder / f"{self.saves % KEEP}"
+        self._written = self._writing.submit(self._write, path, time.perf_counter())
 
-    def _write(self, path: Path) -> None:
+    def _write(self, path: Path, began_s: float) -> None:
         write_file(str(path), str(path), self._memory.data)
         fsync(path)
+        self.written_s.append(time.perf_counter() - began_s)
 
     def settle(self) -> None:
         self._written.result()
@@ -390,6 +403,18 @@ def chosen(options: argparse.Namespace) -> list[str]:
     return list(asked)
 
 
+def _of_disk(
+    written_s: Sequence[Sequence[float]], first: tuple[int, list[int]]
+) -> dict[str, list[float]]:
+    settled, idle = first
+    longest_s = np.max(written_s, axis=0).tolist()
+    trained = [step for step in range(settled + 1, len(longest_s) + 1) if step not in idle]
+    return {
+        "durable_s": [longest_s[step - 1] for step in trained],
+        "durable_idle_s": [longest_s[step - 1] for step in idle],
+    }
+
+
 def _of_traces(
     folder: Path, name: str, options: argparse.Namespace, first: tuple[int, list[int]]
 ) -> dict[str, list[float]]:
@@ -428,10 +453,10 @@ def show(found: dict[str, Any]) -> None:
     )
     print(
         f"{'':22}{'stall ms':>10}{'/ native':>10}{'durable ms':>12}{'idle':>7}{'overhead %':>24}{'above disk %':>24}"
-        f"{'memory':>8}{'stolen':>8}{'left out':>10}"
+        f"{'to disk':>8}{'idle':>6}{'memory':>8}{'stolen':>8}{'left out':>10}"
     )
     print(
-        f"{DISK:22}{'':39}{_over(found, found[DISK], NONE)}{'':24}{_memory(found, found[DISK])}{_stolen(found[DISK])}"
+        f"{DISK:22}{'':20}{_durable(found[DISK])}{_over(found, found[DISK], NONE)}{'':38}{_memory(found, found[DISK])}{_stolen(found[DISK])}"
     )
     native = found["strategies"].get("native")
     for name, of in found["strategies"].items():
@@ -439,8 +464,7 @@ def show(found: dict[str, Any]) -> None:
         to_native = stall_s / np.median(native["stall_s"]) if native else np.nan
         print(
             f"{name:22}{stall_s * 1e3:10.2f}{to_native:10.4f}"
-            f"{np.median(of['durable_s']) * 1e3:12.0f}{np.median(of['durable_idle_s']) * 1e3:7.0f}"
-            f"{_over(found, of, NONE)}{_over(found, of, DISK)}{_memory(found, of)}{_stolen(of)}{(~_undisturbed(found, of, NONE)).sum():10}"
+            f"{_durable(of)}{_over(found, of, NONE)}{_over(found, of, DISK)}{_to_disk(found, of)}{_memory(found, of)}{_stolen(of)}{(~_undisturbed(found, of, NONE)).sum():10}"
         )
 
 
@@ -451,6 +475,18 @@ def _over(found: dict[str, Any], of: dict[str, list[float]], base: str) -> str:
     if not len(kept):
         return f"{'-':>24}"
     return "{:10.1f} [{:5.1f},{:5.1f}]".format(np.median(kept), *median_interval(kept))
+
+
+def _durable(of: dict[str, list[float]]) -> str:
+    return f"{np.median(of['durable_s']) * 1e3:12.0f}{np.median(of['durable_idle_s']) * 1e3:7.0f}"
+
+
+def _to_disk(found: dict[str, Any], of: dict[str, list[float]]) -> str:
+    trained, idle = (
+        np.median(found[DISK][when]) / np.median(of[when])
+        for when in ("durable_s", "durable_idle_s")
+    )
+    return f"{trained:8.2f}{idle:6.2f}"
 
 
 def _undisturbed(found: dict[str, Any], of: dict[str, list[float]], base: str) -> NDArray[np.bool_]:

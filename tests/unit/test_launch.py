@@ -24,7 +24,13 @@ from ckptbench.launch.watched import LogFollower
 from ckptbench.world.control import ControlServer
 from ckptbench.world.joining import see_one_gpu
 from ckptbench.world.ranks import RankAssignment, assign_ranks
-from ckptbench.world.variables import RANK, rank_environment, read_assignment
+from ckptbench.world.variables import (
+    RANK,
+    STEADY_HEAP,
+    rank_environment,
+    read_assignment,
+    steady_heap,
+)
 from tests.living import is_running
 
 SECOND = RankAssignment(rank=1, node="here", local_rank=1)
@@ -220,6 +226,28 @@ def test_what_the_launcher_tells_is_what_the_rank_reads() -> None:
     by_srun = {**told, "CKPTBENCH_RANK_SOURCE": "SLURM_PROCID", "SLURM_PROCID": "2"}
     assert read_assignment(by_srun)[0] == RankAssignment(rank=2, node="node2", local_rank=0)
     assert told["OMP_NUM_THREADS"] == told["OPENBLAS_NUM_THREADS"] == "4"
+
+
+def test_memory_that_a_rank_has_taken_is_kept() -> None:
+    """Of 40 MB, which glibc by itself gives back to the kernel, no page is taken a second time."""
+    program = (
+        "import resource\n"
+        "for _ in range(3):\n"
+        "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "    bytearray(b'1') * 40_000_000\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)\n"
+    )
+    pages = [
+        int(subprocess.check_output([sys.executable, "-c", program], env={**os.environ, **heap}))
+        for heap in (STEADY_HEAP, {})
+    ]
+    assert pages[0] < 10 < pages[1]
+
+
+@pytest.mark.parametrize("chosen", ["GLIBC_TUNABLES", "MALLOC_ARENA_MAX"])
+def test_how_a_user_has_memory_taken_stays(chosen: str) -> None:
+    assert steady_heap({"HOME": "/"}) == STEADY_HEAP
+    assert steady_heap({chosen: "1"}) == {}
 
 
 def test_a_rank_outside_of_a_launcher_says_so() -> None:

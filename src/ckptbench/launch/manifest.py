@@ -21,6 +21,7 @@ from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.strikes import check_struck, recorded_strikes
 from ckptbench.runs.trace import last_events, whole_events
+from ckptbench.world.variables import steady_heap
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -52,7 +53,7 @@ def opening_manifest(plan: Plan, lock: str) -> dict[str, Any]:
             "cores": granted_cores(os.environ),
             "scheduler_job": scheduler_job(os.environ),
         },
-        "environment": recorded(os.environ),
+        "environment": recorded({**steady_heap(os.environ), **os.environ}),
         "ckptbench_version": __version__,
         "source": source_revision(REPOSITORY),
         "lock": lock,

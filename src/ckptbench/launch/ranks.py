@@ -22,7 +22,7 @@ from ckptbench.launch.starters import Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.world.control import ControlServer
 from ckptbench.world.ranks import RankAssignment, ranks_a_node
-from ckptbench.world.variables import TOKEN, rank_environment
+from ckptbench.world.variables import TOKEN, rank_environment, steady_heap
 
 log = logging.getLogger(__name__)
 
@@ -115,4 +115,5 @@ def _variables(
     )
     if program.libraries:
         shared["LD_LIBRARY_PATH"] = os.pathsep.join(program.libraries)
-    return {**shared, **program.variables, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
+    own = {"PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
+    return {**steady_heap(os.environ), **shared, **program.variables, **own}

@@ -35,6 +35,21 @@ SLURM_RANK = "SLURM_PROCID"
 # mpiexec gives all ranks the same environment and sets each rank's number in a variable of its own.
 RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
+STEADY_HEAP = {
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1"
+}
+"""Memory that glibc has taken is kept, in huge pages where the kernel has them (The GNU C Library, Memory Allocation Tunables).
+
+Else chance decides in each process, by what lies where in its heap, how much memory every step gives back and takes again, page
+by page: all steps of one run are 5 to 10 % slower than those of another, and a checkpoint is enough to change it.
+"""
+
+
+def steady_heap(environment: Mapping[str, str]) -> dict[str, str]:
+    """`STEADY_HEAP`, or nothing where the user has chosen how memory is taken."""
+    chosen = any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in environment)
+    return {} if chosen else STEADY_HEAP
+
 
 def rank_environment(
     assignments: Sequence[RankAssignment],
