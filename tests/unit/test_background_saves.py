@@ -282,27 +282,61 @@ def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -
 
 
 @ENGINES
-def test_a_removal_that_no_thread_can_do_is_an_error_of_the_next_save(
+def test_a_thread_that_cannot_start_is_an_error_before_training(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As under a limit on threads. Else the next save would wait for ever."""
+    """As under a limit on threads. Else the first save would wait for ever."""
 
     class Refused(threading.Thread):
         def start(self) -> None:
-            if "_retain_behind" in self.name:
-                raise RuntimeError("can't start new thread")
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(timing, "threading", SimpleNamespace(Thread=Refused))
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        strategy(engine, tmp_path / "store", built())
+
+
+@ENGINES
+def test_all_saves_end_in_one_thread_that_the_end_of_training_ends(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[threading.Thread] = []
+
+    class Counted(threading.Thread):
+        def start(self) -> None:
+            begun.append(self)
             super().start()
 
-    framework = built()
-    saving = strategy(engine, tmp_path / "store", framework)
-    for position in (FIRST, SECOND):
+    monkeypatch.setattr(timing, "threading", SimpleNamespace(Thread=Counted))
+    saving = strategy(engine, tmp_path / "store", built())
+    for position in (FIRST, SECOND, THIRD):
         saving.save(position)
-        saving.settle()
-    monkeypatch.setattr(timing, "threading", SimpleNamespace(Thread=Refused))
-    saving.save(THIRD)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        saving.settle()
-    saving._strategy.close()
+    saving.close()
+    (thread,) = begun
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert CheckpointStore(tmp_path / "store", keep=2).steps() == [3, 2]
+
+
+@ENGINES
+def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
+    tmp_path: Path, engine: str
+) -> None:
+    """As in Chainer, whose parameters can be given another array. The addresses of the ones before are kept."""
+    framework = built()
+    as_built = framework.state()
+    framework.state = lambda: as_built  # type: ignore[method-assign]
+    saving = strategy(engine, tmp_path / "store", framework)
+    saving.save(FIRST)
+    saving.settle()
+    before = framework.weights["head.bias"]
+    framework.weights["head.bias"] = np.full_like(before, 5)
+    saving.save(SECOND)
+    update(framework, saving, 9)
+    saving.close()
+    after = built()
+    reader(tmp_path / "store", after).load(newest(tmp_path / "store"))
+    assert (after.weights["head.bias"] == 5).all()
 
 
 def tie(framework: NumpyFramework) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -63,11 +64,22 @@ def test_the_copy_and_its_checksum_are_those_of_the_bytes(longest: int) -> None:
         # From the second byte on, so that no piece is aligned.
         sources = [np.frombuffer(draw.bytes(each + 1), np.uint8)[1:] for each in lengths]
         target = copying.kept_memory(sum(lengths))
-        found = copying.NativeCopy(target, lengths).copy(sources)
-        assert np.array_equal(target, np.concatenate(sources))
-        expected = Checksum()
-        expected.update(target.data)
-        assert found == expected.hexdigest()
+        copy = copying.NativeCopy(target, lengths)
+        copy.copy([np.zeros_like(each) for each in sources])
+        there = draw.random(len(lengths)) < 0.3
+        edges = itertools.pairwise([0, *itertools.accumulate(lengths)])
+        for source, is_there, (start, end) in zip(sources, there, edges, strict=True):
+            if is_there:
+                target[start:end] = source
+        given = [
+            None if is_there else source for source, is_there in zip(sources, there, strict=True)
+        ]
+        for _ in ("looked up", "as before"):
+            found = copy.copy(given)
+            assert np.array_equal(target, np.concatenate(sources))
+            expected = Checksum()
+            expected.update(target.data)
+            assert found == expected.hexdigest()
 
 
 def test_a_copy_is_refused_into_memory_of_another_size() -> None:

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal, Self
 
 from ckptbench.checkpoints.levels import Levels, failed_save
@@ -133,6 +134,9 @@ class TimedCheckpointer:
         self._gather = gather
         self._attempt = attempt
         self._pending: PendingSave | None = None
+        # One thread for all saves: training would wait while another one starts.
+        self._behind: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=_work, args=(self._behind,), daemon=True).start()
         context = StrategyContext(
             training_state=training_state,
             world=world,
@@ -222,6 +226,7 @@ class TimedCheckpointer:
         """
         self.settle()
         self._strategy.close()
+        self._behind.put(None)
         if complete and self._local_spread:
             self._wait_for_ranks("at the end of training")  # until then a restart may need them
             if self._world.local_rank == 0:
@@ -240,7 +245,7 @@ class TimedCheckpointer:
                 self._finish(pending, meet=lambda: self._wait_for_ranks(when))
             )
         else:
-            threading.Thread(target=self._finish_behind, args=(pending,), daemon=True).start()
+            self._behind.put(partial(self._finish_behind, pending))
         return pending
 
     def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:
@@ -317,18 +322,10 @@ class TimedCheckpointer:
             self._retain(pending)
 
     def _retain(self, pending: PendingSave) -> None:
-        """Remove old versions in a thread, if there are any and this rank commits. Call it when the save is finished."""
+        """Remove old versions behind training, if there are any and this rank commits. Call it when the save is finished."""
         own = [level for level in pending.share.written if self._commits(level)]
         if any(self._stores[level].surplus() for level in own):
-            removing = threading.Thread(
-                target=self._retain_behind, args=(pending, own), daemon=True
-            )
-            try:
-                removing.start()
-            except (
-                RuntimeError
-            ) as error:  # a limit on threads: the next save raises it, and does not wait for ever
-                pending.removed.set_exception(error)
+            self._behind.put(partial(self._retain_behind, pending, own))
         else:
             pending.removed.set_result(None)
 
@@ -419,6 +416,12 @@ class TimedCheckpointer:
             self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
             folders = {each: self._stores[each].folder for each in self._current_levels}
             raise failed_save(position.step, error, level, folders) from error
+
+
+def _work(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
+    """Do one after the other, until None comes."""
+    while (task := tasks.get()) is not None:
+        task()
 
 
 def _not_at_all() -> None:

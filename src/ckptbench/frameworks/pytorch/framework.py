@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,13 @@ from ckptbench.frameworks.contract import (
     parts_of,
 )
 from ckptbench.frameworks.determinism import settle_libraries
-from ckptbench.frameworks.pytorch.network import module_of, named_tensors
+from ckptbench.frameworks.pytorch.network import (
+    Places,
+    buffer_places,
+    module_of,
+    named_places,
+    tensors_at,
+)
 from ckptbench.frameworks.pytorch.tensors import (
     Memory,
     array_of,
@@ -71,6 +77,8 @@ class PyTorch(Framework):
     formats: ClassVar[dict[str, Format[PyTorch]]]  # filled at the end of the file
     module: nn.Module
     optimizer: torch.optim.Optimizer
+    _places: Places
+    _all_buffers: Places
     _forward: nn.Module  # the module, wrapped if there are several ranks
     parts = 1
     """In how many parts model and optimizer lie, one on each rank. Rank r holds part r % parts."""
@@ -123,6 +131,8 @@ class PyTorch(Framework):
         """Make the module with these weights, or random ones for parameters without, and the optimizer, for all ranks that there are."""
         self._tensors.clear()
         self.module = module_of(self._spec.network).to(self._device)
+        self._places = named_places(self.module, "_parameters")
+        self._all_buffers = buffer_places(self.module)
         with torch.no_grad():
             for name, parameter in self._parameters():
                 if name in weights:
@@ -259,11 +269,11 @@ class PyTorch(Framework):
         self._meet()
         self._make({})
 
-    def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return named_tensors(self.module, "_parameters")
+    def _parameters(self) -> list[tuple[str, torch.Tensor]]:
+        return tensors_at(self._places)
 
-    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return named_tensors(self.module, "_buffers")
+    def _buffers(self) -> list[tuple[str, torch.Tensor]]:
+        return tensors_at(named_places(self.module, "_buffers"))
 
     def slots_of(self, named: Mapping[str, torch.Tensor]) -> StateDict:
         """The optimizer's slots of these parameters, each under `optimizer/`."""
@@ -376,7 +386,7 @@ class PyTorch(Framework):
         """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
         state = random_state()
         state |= {
-            f"buffer/{name}": array_of(buffer) for name, buffer in self.module.named_buffers()
+            f"buffer/{name}": array_of(buffer) for name, buffer in tensors_at(self._all_buffers)
         }
         state["random/torch"] = torch.get_rng_state().numpy()
         if self._device.type == "cuda":
@@ -388,7 +398,7 @@ class PyTorch(Framework):
         torch.set_rng_state(torch.from_numpy(state["random/torch"]))
         if self._device.type == "cuda":
             torch.cuda.set_rng_state(torch.from_numpy(state["random/cuda"]), self._device)
-        for name, buffer in self.module.named_buffers():
+        for name, buffer in tensors_at(self._all_buffers):
             buffer.copy_(from_numpy(state[f"buffer/{name}"], buffer.dtype))
 
     def device(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -40,14 +40,35 @@ def module_of(network: arch.Network) -> nn.Module:
     return module
 
 
-def named_tensors(module: nn.Module, members: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """The `_parameters` or `_buffers` of all modules by the network's names. PyTorch's counter of batches is left out."""
+Places = Sequence[tuple[str, Mapping[str, torch.Tensor | None], str]]
+"""The name of a tensor, the dictionary of the module that has it, and its key there: another tensor may come to its place."""
+
+
+def named_places(module: nn.Module, members: str) -> Places:
+    """Where the `_parameters` or `_buffers` of all modules are, by the network's names, without PyTorch's counter of batches."""
+    found = []
     for each in module.modules():
         # `fully_shard` gives a module a class of its own, which inherits from the one that it had.
         names = next((names for kind, names in _NAMES.items() if isinstance(each, kind)), {})
-        for own, tensor in getattr(each, members).items() if hasattr(each, "network_name") else ():
-            if own in names and tensor is not None:
-                yield f"{each.network_name}.{names[own]}", tensor
+        tensors = getattr(each, members) if hasattr(each, "network_name") else {}
+        found += [
+            (f"{each.network_name}.{names[own]}", tensors, own) for own in tensors if own in names
+        ]
+    return found
+
+
+def buffer_places(module: nn.Module) -> Places:
+    """The same for all buffers, by PyTorch's names."""
+    return [
+        (f"{name}.{own}" if name else own, each._buffers, own)
+        for name, each in module.named_modules()
+        for own in each._buffers
+    ]
+
+
+def tensors_at(places: Places) -> list[tuple[str, torch.Tensor]]:
+    """Those that are there now. Quick, as every save asks for them, and training waits."""
+    return [(name, found) for name, of, own in places if (found := of[own]) is not None]
 
 
 class _Network(nn.Sequential):
