@@ -55,7 +55,7 @@ from ckptbench.strategies.copying import WAY, kept_memory
 from ckptbench.strategies.writer import write_file
 from ckptbench.world.joining import pin
 from ckptbench.world.ranks import RankContext
-from ckptbench.world.variables import STEADY_HEAP
+from ckptbench.world.variables import steady_heap
 
 NONE, DISK = "none", "disk"
 CHOSEN = ("framework", "optimizer", "precision", "length")
@@ -210,7 +210,7 @@ def running(name: str, options: argparse.Namespace, folder: Path) -> Iterator[Va
         spawn.Process(target=_rank, args=(end, name, world, options, folder))
         for (_, end), world in zip(pipes, worlds, strict=True)
     ]
-    os.environ.update(STEADY_HEAP)
+    os.environ.update(steady_heap(os.environ))
     for each in ranks:
         each.start()
     for _, end in pipes:

@@ -15,7 +15,10 @@ import pytest
 
 from ckptbench.common.files import read_json
 from ckptbench.matrix.registry import on_any_ranks
+from ckptbench.runs.events import Start
+from ckptbench.runs.trace import last_events
 from ckptbench.world.ranks import same_host
+from ckptbench.world.variables import STEADY_HEAP, TUNABLES
 from tests.cluster import pbs_conf
 from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.slurm_conf import NODES
@@ -192,6 +195,7 @@ def test_two_ranks_have_two_nodes_of_slurm(on_slurm: Checkout) -> None:
         hosts = hosts_of(on_slurm, str(run))
         assert len(set(hosts)) == len(hosts) == ranks
         assert set(hosts) <= set(NODES)
+        assert heaps_of(on_slurm, str(run)) == {STEADY_HEAP}
 
 
 def test_slurm_ran_every_run_as_a_job_of_its_own(on_slurm: Checkout) -> None:
@@ -211,12 +215,20 @@ def test_two_ranks_have_two_hosts_of_pbs_by_the_profile_for_abci(on_pbs: Checkou
         hosts = hosts_of(on_pbs, str(run))
         assert len(set(hosts)) == len(hosts) == ranks
         assert set(hosts) <= set(pbs_conf.NODES)
+        assert heaps_of(on_pbs, str(run)) == {STEADY_HEAP}
 
 
 def hosts_of(checkout: Checkout, run: str) -> list[str]:
     """The node of each rank."""
     folder: Path = checkout.folder / "results" / "runs" / run
     return list(read_json(folder / "manifest.json")["hosts"])
+
+
+def heaps_of(checkout: Checkout, run: str) -> set[str]:
+    """How the ranks take memory."""
+    traces = (checkout.folder / "results" / "runs" / run).glob("trace-*.jsonl")
+    starts = [last_events(trace, Start)[0] for trace in traces]
+    return {start.versions[TUNABLES] for start in starts if isinstance(start, Start)}
 
 
 def test_a_restarted_study_has_nothing_to_do(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import multiprocessing
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -313,9 +315,24 @@ def test_all_saves_end_in_one_thread_that_the_end_of_training_ends(
         saving.save(position)
     saving.close()
     (thread,) = begun
-    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert CheckpointStore(tmp_path / "store", keep=2).steps() == [3, 2]
+
+
+@ENGINES
+def test_one_that_is_left_without_an_end_lets_go_of_thread_and_memory(
+    tmp_path: Path, engine: str
+) -> None:
+    """As recoveries leave it, after a loss in which its last save has failed."""
+    saving = strategy(engine, tmp_path / "store", built())
+    saving.save(FIRST)
+    saving.settle()
+    thread, image = saving._worker, weakref.ref(saving._strategy._image)  # type: ignore[attr-defined]
+    del saving
+    gc.collect()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert image() is None
 
 
 @ENGINES

@@ -25,8 +25,10 @@ from ckptbench.world.control import ControlServer
 from ckptbench.world.joining import see_one_gpu
 from ckptbench.world.ranks import RankAssignment, assign_ranks
 from ckptbench.world.variables import (
+    OF_THE_HEAP,
     RANK,
     STEADY_HEAP,
+    TUNABLES,
     rank_environment,
     read_assignment,
     steady_heap,
@@ -237,17 +239,27 @@ def test_memory_that_a_rank_has_taken_is_kept() -> None:
         "    bytearray(b'1') * 40_000_000\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)\n"
     )
+    plain = {n: v for n, v in os.environ.items() if n not in (TUNABLES, *OF_THE_HEAP)}
     pages = [
-        int(subprocess.check_output([sys.executable, "-c", program], env={**os.environ, **heap}))
-        for heap in (STEADY_HEAP, {})
+        int(subprocess.check_output([sys.executable, "-c", program], env={**plain, **heap}))
+        for heap in (steady_heap(plain), {})
     ]
     assert pages[0] < 10 < pages[1]
 
 
-@pytest.mark.parametrize("chosen", ["GLIBC_TUNABLES", "MALLOC_ARENA_MAX"])
-def test_how_a_user_has_memory_taken_stays(chosen: str) -> None:
-    assert steady_heap({"HOME": "/"}) == STEADY_HEAP
-    assert steady_heap({chosen: "1"}) == {}
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"HOME": "/"}, {TUNABLES: STEADY_HEAP}),
+        ({"MALLOC_ARENA_MAX": "2"}, {TUNABLES: STEADY_HEAP}),
+        ({TUNABLES: "glibc.rtld.nns=4"}, {TUNABLES: f"glibc.rtld.nns=4:{STEADY_HEAP}"}),
+        ({TUNABLES: "glibc.malloc.check=1"}, {TUNABLES: "glibc.malloc.check=1"}),
+        ({"MALLOC_TRIM_THRESHOLD_": "9"}, {"MALLOC_TRIM_THRESHOLD_": "9"}),
+    ],
+    ids=str,
+)
+def test_how_a_user_has_memory_taken_stays(given: dict[str, str], found: dict[str, str]) -> None:
+    assert steady_heap(given) == found
 
 
 def test_a_rank_outside_of_a_launcher_says_so() -> None:

@@ -34,6 +34,7 @@ from ckptbench.runs.seal import verify_seal
 from ckptbench.runs.trace import whole_events
 from ckptbench.strategies.copying import is_native
 from ckptbench.training.rank import run_rank
+from ckptbench.world.variables import STEADY_HEAP, TUNABLES
 
 MakePlan = Callable[..., Plan]
 
@@ -56,6 +57,8 @@ def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
     assert manifest["measured_on"] == manifest["device"] == "cpu"
     assert manifest["versions"]["numpy"]
     assert manifest["versions"]["ckptbench's copy"] == ("native" if is_native() else "numpy")
+    assert STEADY_HEAP in manifest["environment"][TUNABLES]
+    assert TUNABLES in manifest["versions"]
 
 
 def test_checkpoints_are_gone_when_their_sizes_are_known_unless_kept(

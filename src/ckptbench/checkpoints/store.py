@@ -14,7 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Set
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +66,6 @@ class CheckpointStore:
         self.folder = folder
         self._attempt = attempt
         self._keep = keep
-        # Kept: new threads for each save would take the cores that train.
-        self._syncing = ThreadPoolExecutor(SYNCING)
         self._left: set[Path] = set()
         """What could not be removed, and the log has said so."""
 
@@ -111,28 +109,12 @@ class CheckpointStore:
         names = names_in(staging)
         _check_names(staging, set(names), version.files.keys())
         folders = {parent for name in names for parent in Path(name).parents} - {Path()}
-        described = self._syncing.submit(self._write_synced_manifest, staging, version)
-        try:
-            self._sync_all(
-                [*(staging / name for name in names), *(staging / each for each in folders)]
-            )
+        with ThreadPoolExecutor(1) as pool:
+            described = pool.submit(_write_synced_manifest, staging, version)
+            _sync_all([*(staging / name for name in names), *(staging / each for each in folders)])
             synced_ns = clock()
-        finally:
-            wait([described])
         described.result()
         return Synced(version, synced_ns)
-
-    def _write_synced_manifest(self, staging: Path, version: Version) -> None:
-        checksums = {
-            name: file.checksum or file_checksum(staging / name)
-            for name, file in version.files.items()
-        }
-        write_manifest(staging, version, checksums)
-        self._sync_all((staging / MANIFEST, staging))
-
-    def _sync_all(self, paths: Iterable[Path]) -> None:
-        """Sync them at the same time: a file system with a journal then writes it once for several of them."""
-        list(self._syncing.map(fsync, paths))  # raises the first error
 
     def commit(self, staging: Path, version: Version) -> None:
         """Give the synced folder the name of its version, and sync the folder in which it lies."""
@@ -363,6 +345,14 @@ def _check_names(staging: Path, found: Set[str], named: Set[str]) -> None:
         )
 
 
+def _write_synced_manifest(staging: Path, version: Version) -> None:
+    checksums = {
+        name: file.checksum or file_checksum(staging / name) for name, file in version.files.items()
+    }
+    write_manifest(staging, version, checksums)
+    _sync_all((staging / MANIFEST, staging))
+
+
 def _versions_in(found: Iterable[Path]) -> list[Path]:
     """Those that are named like a committed version, newest first."""
     versions = (path for path in found if re.fullmatch(r"version-\d+", path.name))
@@ -392,6 +382,12 @@ def _bytes_in(folder: Path) -> int:
             with suppress(OSError):
                 found += os.lstat(os.path.join(parent, name)).st_size
     return found
+
+
+def _sync_all(paths: Iterable[Path]) -> None:
+    """Sync them at the same time: a file system with a journal then writes it once for several of them."""
+    with ThreadPoolExecutor(SYNCING) as pool:
+        list(pool.map(fsync, paths))  # raises the first error
 
 
 def fsync(path: Path) -> None:

@@ -53,7 +53,7 @@ def opening_manifest(plan: Plan, lock: str) -> dict[str, Any]:
             "cores": granted_cores(os.environ),
             "scheduler_job": scheduler_job(os.environ),
         },
-        "environment": recorded({**steady_heap(os.environ), **os.environ}),
+        "environment": recorded({**os.environ, **steady_heap(os.environ)}),
         "ckptbench_version": __version__,
         "source": source_revision(REPOSITORY),
         "lock": lock,

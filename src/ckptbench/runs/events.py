@@ -78,7 +78,7 @@ class Start:
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
     versions: Annotated[
         dict[str, str],
-        "version of every installed distribution, by name; and `ckptbench's copy`: `native` or `numpy`",
+        "version of every installed distribution, by name; `ckptbench's copy`: `native` or `numpy`; and `GLIBC_TUNABLES`",
     ]
 
 

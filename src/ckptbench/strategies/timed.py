@@ -18,6 +18,7 @@ first rank, and the ranks meet before each save. So no node begins the next vers
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -136,7 +137,9 @@ class TimedCheckpointer:
         self._pending: PendingSave | None = None
         # One thread for all saves: training would wait while another one starts.
         self._behind: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        threading.Thread(target=_work, args=(self._behind,), daemon=True).start()
+        self._worker = threading.Thread(target=_work, args=(self._behind,), daemon=True)
+        self._worker.start()
+        weakref.finalize(self, self._behind.put, None)  # a recovery leaves it without `close`
         context = StrategyContext(
             training_state=training_state,
             world=world,
@@ -227,6 +230,7 @@ class TimedCheckpointer:
         self.settle()
         self._strategy.close()
         self._behind.put(None)
+        self._worker.join()
         if complete and self._local_spread:
             self._wait_for_ranks("at the end of training")  # until then a restart may need them
             if self._world.local_rank == 0:
@@ -422,6 +426,7 @@ def _work(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
     """Do one after the other, until None comes."""
     while (task := tasks.get()) is not None:
         task()
+        del task  # else it would keep the strategy and its memory until the next one comes
 
 
 def _not_at_all() -> None:

@@ -31,7 +31,7 @@ from ckptbench.training.loop import Stopped, Trainer
 from ckptbench.world.joining import join_ranks
 from ckptbench.world.link import Link
 from ckptbench.world.ranks import RankContext, part_on
-from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, read_assignment
+from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, TUNABLES, read_assignment
 
 log = logging.getLogger("ckptbench.training.rank")
 
@@ -173,12 +173,16 @@ def _record_start(recorder: Recorder, plan: Plan, world: RankContext, framework:
 
 
 def _versions() -> dict[str, str]:
-    """Every distribution that is installed in this environment, with its version, and how saves in the background copy."""
+    """Every distribution that is installed in this environment, with its version, and what else changes how fast it trains or saves."""
     found = {
         distribution.metadata["Name"]: distribution.version
         for distribution in metadata.distributions()
     }
-    return {**found, "ckptbench's copy": "native" if is_native() else "numpy"}
+    return {
+        **found,
+        "ckptbench's copy": "native" if is_native() else "numpy",
+        TUNABLES: os.environ.get(TUNABLES, "not set"),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -35,20 +35,27 @@ SLURM_RANK = "SLURM_PROCID"
 # mpiexec gives all ranks the same environment and sets each rank's number in a variable of its own.
 RANK_SOURCES = (RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
-STEADY_HEAP = {
-    "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1"
-}
-"""Memory that glibc has taken is kept, in huge pages where the kernel has them (The GNU C Library, Memory Allocation Tunables).
+TUNABLES = "GLIBC_TUNABLES"
+STEADY_HEAP = (
+    "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1"
+)
+"""For glibc 2.26 or later (The GNU C Library, Memory Allocation Tunables): memory that the main thread has taken is kept, in huge
+pages where the kernel and glibc 2.35 have them.
 
 Else chance decides in each process, by what lies where in its heap, how much memory every step gives back and takes again, page
 by page: all steps of one run are 5 to 10 % slower than those of another, and a checkpoint is enough to change it.
 """
+OF_THE_HEAP = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+"""Other variables that say the same."""
 
 
 def steady_heap(environment: Mapping[str, str]) -> dict[str, str]:
-    """`STEADY_HEAP`, or nothing where the user has chosen how memory is taken."""
-    chosen = any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in environment)
-    return {} if chosen else STEADY_HEAP
+    """`STEADY_HEAP` beside the user's other tunables; or what the user has chosen for the heap, for ranks on other nodes, too."""
+    chosen = {name: environment[name] for name in OF_THE_HEAP if name in environment}
+    tunables = environment.get(TUNABLES, "")
+    if not chosen and "glibc.malloc." not in tunables:
+        return {TUNABLES: ":".join(filter(None, (tunables, STEADY_HEAP)))}
+    return {**chosen, TUNABLES: tunables} if tunables else chosen
 
 
 def rank_environment(

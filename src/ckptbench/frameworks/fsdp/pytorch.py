@@ -87,7 +87,7 @@ class PyTorchFsdp(PyTorch):
         """
         self.barrier()
         self._tensors.clear()
-        del self.module, self.optimizer, self._forward, self._mesh
+        del self.module, self.optimizer, self._forward, self._mesh, self._places, self._all_buffers
         gc.collect()
         super().close()
         if self._world.world_size == 1:

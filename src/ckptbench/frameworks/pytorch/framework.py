@@ -132,12 +132,12 @@ class PyTorch(Framework):
         self._tensors.clear()
         self.module = module_of(self._spec.network).to(self._device)
         self._places = named_places(self.module, "_parameters")
-        self._all_buffers = buffer_places(self.module)
         with torch.no_grad():
             for name, parameter in self._parameters():
                 if name in weights:
                     parameter.copy_(torch.from_numpy(weights[name]))
         self._forward = self._wrapped()
+        self._all_buffers = buffer_places(self.module)
         self.optimizer = self._optimizer(self._spec.optimizer)
         self._slots = SLOTS[type(self._spec.optimizer)]
         # Zeros give the same first update as no slots, and a load needs the slots to exist.
