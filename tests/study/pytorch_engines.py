@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -76,7 +77,7 @@ def engine(framework: str, world: RankContext, folder: Path) -> Arrays:
         found[f"died/{name}"] = np.asarray(_when_the_process_dies(scenario, folder, name))
     for strategy in opened:
         strategy.close()
-    found["left"] = np.asarray(sorted(_helpers() - before))
+    found["left"] = np.asarray(_left(before))
     for kind in LATE:
         found |= _in(kind, _late(scenario, folder / kind, kind))
     return found
@@ -180,6 +181,15 @@ def _helpers() -> set[str]:
     lines = Path("/proc/self/maps").read_text().splitlines()
     segments = {each for each in lines if "/dev/shm/" in each and not each.endswith("(deleted)")}
     return children | threads | segments
+
+
+def _left(before: set[str]) -> list[str]:
+    """What is there and was not `before`, after it had a minute to end. Nothing closes those whose saves have failed."""
+    gc.collect()
+    deadline = time.monotonic() + 60
+    while (left := _helpers() - before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return sorted(left)
 
 
 def _late(scenario: Scenario, folder: Path, kind: str) -> Arrays:
