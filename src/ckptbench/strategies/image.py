@@ -42,13 +42,13 @@ class Image:
         self._training_state = training_state
         self._rank = rank
         own = training_state.rank_state()
-        self._own_pieces = own_pieces(own)
+        of_own = own_pieces(own)
         self._own_layouts = _layouts_of(own)
         self._state = list(training_state.state())
         self._layouts = [layout_of(tensor) for tensor in self._state]
         self._share_pieces = [piece for _, piece in own_share(self._state, rank, world_size)]
-        headers = [header_of(pieces) for pieces in (self._own_pieces, self._share_pieces)]
-        own_bytes = len(headers[0]) + sum(piece.nbytes for piece in self._own_pieces)
+        headers = [header_of(pieces) for pieces in (of_own, self._share_pieces)]
+        own_bytes = len(headers[0]) + sum(piece.nbytes for piece in of_own)
         share_bytes = len(headers[1]) + sum(piece.nbytes for piece in self._share_pieces)
         self.nbytes = own_bytes + share_bytes
         memory = self._memory = kept_memory(self.nbytes)
@@ -57,7 +57,7 @@ class Image:
             File(name=own_name(rank), kind="own", rank=rank, bytes=own_bytes),
             memory[:own_bytes],
             headers[0],
-            self._own_pieces,
+            of_own,
         )
         self._share = _FileImage(
             File(name=share_name(rank), kind="state", rank=rank, bytes=share_bytes),
