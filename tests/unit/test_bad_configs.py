@@ -283,14 +283,6 @@ def test_what_only_files_together_get_wrong_names_the_field_that_is_to_change(pl
     )
 
 
-def test_a_template_is_not_taken_for_the_command_line(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SNAKEMAKE_ALLOW_YTE", "1")
-    template = "__use_yte__: true\nrepeats: ?1 - 1\n"
-    assert refusal(plan, GOOD, template) == f"study.yaml: repeats is 0: {AT_LEAST_1}"
-
-
 def test_many_wrong_values_are_counted(plan: Plan) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(f"matrix: {{interval: {[0] * 50}}}")

@@ -173,8 +173,6 @@ class ConfigFiles:
             found = value_at(file.content, location)
             if _alike(found, value) or (isinstance(found, Mapping) and isinstance(value, Mapping)):
                 return str(file.path)
-            if file.content.get("__use_yte__"):  # a template: its values are not what it says
-                return str(file.path)
             if found is not MISSING:
                 break  # the command line has replaced it
         return COMMAND_LINE if self.files else "config"
