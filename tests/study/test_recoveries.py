@@ -21,7 +21,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NO_FORMAT
-from ckptbench.runs.events import Digest, End, Event, Membership, Phase, Regroup, SaveFailed
+from ckptbench.runs.events import Digest, Event, Regroup, SaveFailed
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
 
@@ -207,25 +207,4 @@ def test_survivors_stay_and_train_on_with_a_new_process_as_if_nothing_had_failed
             assert [e.bytes > 0 for e in regroups] == is_new or interval != "never"
     assert ends["pytorch"] == ends["undisturbed"]
     assert ends["pytorch_fsdp"] == ends["undisturbed"]
-    assert ranks_of(tmp_path) == []
-
-
-def test_horovod_goes_back_to_a_commit_and_starts_a_new_rank(tmp_path: Path, digits: Path) -> None:
-    """Training lasts until the new rank is there: the host of the lost one is barred for three seconds."""
-    cell = dataclasses.replace(
-        small_run.cell_of("horovod_pytorch", epochs=50, interval="s500", deterministic=False),
-        faults=PluginSpec("listed", (("name", "one"),)),
-        recovery=PluginSpec("horovod_elastic"),
-    )
-    first, second = trained(cell, tmp_path, digits, [{"step": 12, "rank": 1}])
-    assert [event.ranks for event in first if isinstance(event, Membership)] == [[0], [0, 1]]
-    after_loss, after_joining = (event for event in first if isinstance(event, Regroup))
-    assert (after_loss.step, after_loss.reached) == (10, 12)
-    assert after_joining.step == after_joining.reached
-    assert after_joining.bytes == 0
-    (joined,) = (event for event in second if isinstance(event, Regroup))
-    assert joined.step == after_joining.step
-    assert joined.bytes > 0
-    assert [event.name for event in second if isinstance(event, Phase)].count("launch") == 2
-    assert isinstance(second[-1], End)
     assert ranks_of(tmp_path) == []

@@ -75,6 +75,9 @@ BAD = {
     "strategy deepfreeze: memory is true, use a whole number from 0 to 1000000000",
     "matrix: {faults: {exponential: {mean_s: 1e6}}}": "matrix.faults[0] is {'exponential': {'mean_s': '1e6'}}: "
     f"faults exponential: mean_s is '1e6', use a number above 0, up to 1000000000{QUOTED}",
+    # What the last version had.
+    "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
+    "include: [{recovery: {horovod_elastic: {}}}]": "include[0].recovery[0] is {'horovod_elastic': {}}: horovod_elastic was removed after",
     # Flags, lists, texts.
     'resume: "yes"': "resume is 'yes': use true or false",
     "matrix: {ranks: []}": "matrix.ranks is []: give at least one value",

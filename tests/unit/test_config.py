@@ -190,7 +190,7 @@ STRUCK: dict[str, Any] = {
 
 
 def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs() -> None:
-    recoveries = ["restart", "torchrun", "reinit", "horovod_elastic", "torchft", "ulfm"]
+    recoveries = ["restart", "torchrun", "reinit", "torchft", "ulfm"]
     matrix = {
         **STRUCK,
         "framework": ["all", "pytorch_hsdp"],
@@ -216,7 +216,6 @@ def test_a_recovery_is_used_with_what_it_serves_and_brings_its_undisturbed_runs(
         for strategy in ("native", "sharded")
     }
     served = {
-        "horovod_elastic": ("horovod_pytorch", "horovod_tensorflow"),
         "torchft": ("pytorch",),
         "ulfm": ("chainer", "pytorch", "tensorflow"),
     }

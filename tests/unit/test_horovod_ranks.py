@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -15,8 +13,7 @@ from ckptbench.frameworks.numpy_framework import NumpyFramework
 from ckptbench.world.ranks import RankContext
 
 
-class Rank(horovod_ranks.OverHorovod, NumpyFramework):
-    elastic_state = tells_of_a_loss = None  # type: ignore[assignment]
+class Rank(horovod_ranks.OverHorovod, NumpyFramework): ...
 
 
 def world(rank: int, *hosts: str) -> RankContext:
@@ -79,24 +76,6 @@ def test_only_deterministic_mode_forbids_to_fuse_gradients() -> None:
     }
     assert "HOROVOD_FUSION_THRESHOLD" not in of[False]
     assert of[True]["HOROVOD_FUSION_THRESHOLD"] == "0"
-
-
-def test_ranks_that_horovodrun_has_started_are_told_nothing_and_serve_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It has set the variables, and serves the store."""
-    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
-    here = world(0, "127.0.0.1", "127.0.0.1")
-    assert horovod_ranks.environment(here, deterministic=False) == {}
-    unfused = horovod_ranks.environment(here, deterministic=True)
-    assert unfused == {"HOROVOD_FUSION_THRESHOLD": "0"}
-    done: list[str] = []
-    rank = Rank()
-    rank._world = here
-    rank.horovod = cast(Any, SimpleNamespace(init=lambda: done.append("init"), shutdown=lambda: done.append("shutdown")))  # fmt: skip
-    rank._connect()
-    rank.abort()
-    assert done == ["init", "shutdown"]
 
 
 def test_the_other_ranks_wait_until_rank_0_answers() -> None:

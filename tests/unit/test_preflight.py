@@ -13,7 +13,6 @@ from ckptbench.checkpoints import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset
-from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.plan import Plan, Sizes
 
 
@@ -101,20 +100,6 @@ def test_the_versions_from_which_a_run_goes_on_count_as_free(
         preflight.check(plan, ranks_here=1)  # without a manifest it is left of a removed one
     (folder.parent / "manifest.json").touch()
     preflight.check(plan, ranks_here=1)
-
-
-def test_horovodrun_starts_no_ranks_on_other_nodes(make_plan: Callable[..., Plan]) -> None:
-    plan = make_plan("s2")
-    horovod = dataclasses.replace(
-        plan.cell, framework="horovod_pytorch", format="torch_save", ranks=3
-    )
-    listed = PluginSpec("listed", (("name", "one"),))
-    cell = dataclasses.replace(horovod, recovery=PluginSpec("horovod_elastic"), faults=listed)
-    with pytest.raises(
-        LaunchError, match="elastic needs all ranks on one node, and here 2 of 3 share one"
-    ):
-        preflight.check(dataclasses.replace(plan, cell=cell), ranks_here=2)
-    preflight.check(dataclasses.replace(plan, cell=cell), ranks_here=3)
 
 
 def test_available_memory_is_less_than_installed() -> None:

@@ -13,7 +13,7 @@ from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.memory import available_memory, free_shared_memory
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
-from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, SLOTS, STRATEGIES
+from ckptbench.matrix.registry import FRAMEWORKS, SLOTS, STRATEGIES
 from ckptbench.runs.plan import Plan
 
 FLOAT_BYTES = 4
@@ -87,16 +87,9 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     """Check that this machine, which `ranks_here` ranks of the run share, has what the run needs.
 
     Raises LaunchError where memory or disk space is too small (it names both sizes and the remedy), where a folder
-    cannot be written, where the warm-up leaves no step to time, or where the recovery starts ranks of one node alone. Raises
-    DataError where the dataset has too few samples for one step.
+    cannot be written, or where the warm-up leaves no step to time. Raises DataError where the dataset has too few samples for one step.
     """
     _check_steps(plan)
-    recovery = plan.cell.recovery.name
-    if RECOVERIES[recovery].one_node and ranks_here < plan.cell.ranks:
-        raise LaunchError(
-            f"recovery {recovery} needs all ranks on one node, and here {ranks_here} of {plan.cell.ranks} share one: use restart, "
-            "or as many ranks as a node has room for"
-        )
     _try_folders(plan)
     _check_memory(plan, ranks_here)
     _compare(

@@ -14,8 +14,6 @@ from ckptbench.common.removal import remove_or_warn
 SEGMENTS = Path("/dev/shm")
 MPICH = "mpich_"
 """How the names of MPICH's segments begin: `mpich_shm_<world>_<node>`."""
-PYTHON = "sem.mp-"
-"""How the names of semaphores begin that Python's multiprocessing makes for processes that it spawns."""
 Inode = tuple[str, str]
 """Device and inode of a file, as `/proc/<process>/maps` writes them."""
 _DELETED = " (deleted)"

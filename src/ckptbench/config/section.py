@@ -19,6 +19,7 @@ from ckptbench.config.reading import (
     dotted,
     shortened,
 )
+from ckptbench.config.removed import LAST_WITH, REMOVED, words_of
 from ckptbench.matrix.shown import number_hint
 
 Model = TypeVar("Model", bound="Section")
@@ -67,12 +68,26 @@ def _line(entry: Any, model: type[BaseModel], sources: ConfigFiles) -> str:
     else:
         words = entry["msg"].removeprefix("Value error, ")
         remedy = _WORDS.get(kind, re.sub("^(Input|String) should", "it should", words))
+    remedy = _of_removed(location, value, is_unknown=kind in _UNKNOWN) or remedy
     if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
         if sources.file_of(location) == COMMAND_LINE and len(location) > 1:
             remedy += "; --config reads values in brackets as text: set them in a file, and name it with --configfile"
         else:
             remedy += number_hint(value)
     return sources.explain(FieldError(location, remedy, value))
+
+
+def _of_removed(location: Location, value: object, *, is_unknown: bool) -> str:
+    """What to use in place of a field, name or option that the last version had; "" for any other."""
+    names = [part for part in location if isinstance(part, str)]
+    asked = [names.pop()] if is_unknown else words_of(value)
+    removed = REMOVED.get(names[-1] if names else "", {})
+    remedies = (
+        f"{name} was removed after version {LAST_WITH}: {removed[name]}"
+        for name in asked
+        if name in removed
+    )
+    return next(remedies, "")
 
 
 def _suggestion(location: Location, model: type[BaseModel]) -> str:

@@ -423,8 +423,6 @@ class RecoveryEntry(Entry):
     """`module:class` of the half that every rank calls."""
     starts_all: bool = False
     """Whether its command starts all ranks of the run, rather than one."""
-    one_node: bool = False
-    """Whether all ranks must be on one node."""
     starts_node: bool = False
     """Whether it is started once on every node, and its command starts all ranks there."""
     strategies: tuple[str, ...] | None = None
@@ -467,16 +465,6 @@ RECOVERIES = {
         frameworks=_PYTORCH,
         options=_PATIENCE,
     ),
-    "horovod_elastic": RecoveryEntry(
-        launcher="ckptbench.failures.recovery.horovod_elastic:HorovodElastic",
-        rank="ckptbench.failures.recovery.horovod_elastic:HorovodElasticRank",
-        starts_all=True,
-        one_node=True,
-        frameworks=("horovod_pytorch", "horovod_tensorflow"),
-        strategies=_ELASTIC_STRATEGIES,
-        elastic=True,
-        options={**_ELASTIC, "commit_steps": 5, "timeout_s": 30.0},
-    ),
     "torchft": RecoveryEntry(
         launcher="ckptbench.failures.recovery.torchft:TorchFt",
         rank="ckptbench.failures.recovery.torchft:TorchFtRank",
@@ -507,9 +495,7 @@ RECOVERIES = {
 }
 """Recoveries. `patience_s`: how long a rank may be silent before it counts as lost. `batch`: after a failure the survivors share
 the same global batch (`kept`), or the share of the lost rank is left out (`shrunk`). `learning_rate`: a smaller global batch is learned
-from with the same learning rate (`kept`), or with one that is smaller in proportion (`scaled`). `commit_steps`: every rank keeps its
-state after so many steps, and survivors go back to the state kept last. `timeout_s`: how long Horovod waits for a rank, above all
-for one that starts. `state`: all go back to the newest version, or survivors keep theirs where others hold what was lost (`replica`)."""
+from with the same learning rate (`kept`), or with one that is smaller in proportion (`scaled`). `state`: all go back to the newest version, or survivors keep theirs where others hold what was lost (`replica`)."""
 
 
 def undisturbed_recovery(recovery: str) -> str:

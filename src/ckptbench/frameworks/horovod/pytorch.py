@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import horovod.torch as hvd
 import torch
-from horovod.common.exceptions import HorovodInternalError
-from horovod.torch.elastic import TorchState
 from torch import nn
 
 from ckptbench.frameworks.contract import Optimizer
@@ -38,11 +36,3 @@ class HorovodPyTorch(OverHorovod, PyTorch):
 
     def barrier(self) -> None:
         hvd.barrier()
-
-    def elastic_state(self, *, step: int) -> TorchState:
-        """It sends rank 0's running statistics too."""
-        return TorchState(model=self.module, optimizer=self.optimizer, step=step)
-
-    @classmethod
-    def tells_of_a_loss(cls, error: BaseException) -> bool:
-        return isinstance(error, HorovodInternalError)

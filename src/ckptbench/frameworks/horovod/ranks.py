@@ -1,8 +1,7 @@
 """Horovod without `horovodrun`: the environment variables that it would set, and the store through which ranks meet.
 
 The ranks were started by the launcher. Horovod's gloo contexts find each other through a small key-value store over
-HTTP. `horovodrun` would serve this store; here rank 0 does. Under the recovery `horovod_elastic` there is a `horovodrun`,
-which has set the variables and serves the store.
+HTTP. `horovodrun` would serve this store; here rank 0 does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import socket
 import threading
 import time
-from abc import abstractmethod
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -20,26 +18,21 @@ from ckptbench.frameworks.contract import Framework
 from ckptbench.world.ranks import RankContext
 
 if TYPE_CHECKING:
-    from horovod.common.elastic import ObjectState
     from horovod.runner.http.http_server import RendezvousHTTPServer
 
 MEETING_SECONDS = 600
-ELASTIC = "HOROVOD_ELASTIC"
-"""The variable that `horovodrun` sets where it starts ranks that may come and go."""
 
 
 def environment(world: RankContext, *, deterministic: bool) -> dict[str, str]:
     """The variables from which Horovod's `init` learns the place of each rank and how to communicate.
 
     Two ranks are on the same host if their addresses name the same host. A rank's cross rank is its number among the
-    ranks that have the same local rank, over all hosts. Where `horovodrun` has started the ranks, it has set all this.
+    ranks that have the same local rank, over all hosts.
     """
     # Gradients that are ready at the same time are fused into one buffer, so its content depends on timing. The
     # place of a number in the buffer decides the order of its sum. With three ranks or more, that changes bits:
     # https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html
     unfused = {"HOROVOD_FUSION_THRESHOLD": "0"} if deterministic else {}
-    if ELASTIC in os.environ:
-        return unfused
     hosts = [address.rpartition(":")[0] for address in world.addresses]
     own = hosts[world.rank]
     local_ranks = [hosts[:rank].count(host) for rank, host in enumerate(hosts)]
@@ -64,11 +57,6 @@ def environment(world: RankContext, *, deterministic: bool) -> dict[str, str]:
     return {**{name: str(value) for name, value in variables.items()}, **unfused}
 
 
-def is_of_horovod(text: str) -> bool:
-    """Whether this text of an error comes from Horovod, or from Gloo below it, which writes where in its sources it was."""
-    return "Horovod" in text or "/gloo/" in text
-
-
 class OverHorovod(Framework):
     """The part of a rank that depends on Horovod alone. Subclasses name it as a base before that of the framework."""
 
@@ -77,15 +65,6 @@ class OverHorovod(Framework):
     _world: RankContext
     _server: RendezvousHTTPServer | None = None
 
-    @abstractmethod
-    def elastic_state(self, *, step: int) -> ObjectState:
-        """Horovod's elastic state of this network and optimizer, which are built; committed. It has the attribute `step`."""
-
-    @classmethod
-    @abstractmethod
-    def tells_of_a_loss(cls, error: BaseException) -> bool:
-        """Whether this exception of a step or a collective means that Horovod has lost a rank."""
-
     @classmethod
     def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
         os.environ |= environment(world, deterministic=deterministic)
@@ -93,10 +72,9 @@ class OverHorovod(Framework):
 
     def _connect(self) -> None:
         """Meet the other ranks. The variables of `environment` must be set. Returns when all ranks are there."""
-        serves_itself = self._world.world_size > 1 and ELASTIC not in os.environ
-        if serves_itself and self._world.rank == 0:
+        if self._world.world_size > 1 and self._world.rank == 0:
             self._server = _serve(self._world.addresses[0])
-        elif serves_itself:
+        elif self._world.world_size > 1:
             _await(self._world.addresses[0])
         self.horovod.init()
 

@@ -1,0 +1,27 @@
+"""What the last version had and this one has not, for one version: each with the words that say what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+LAST_WITH = "0.1"
+"""The last version that had all of these."""
+REMOVED: Mapping[str, Mapping[str, str]] = {
+    "recovery": {
+        "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
+    },
+}
+"""By the field that took them as a value, or the section in which they were fields."""
+
+
+def words_of(value: object) -> Iterator[str]:
+    """The names in a value: itself, or the keys and texts of a mapping or list."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from words_of(name)
+            yield from words_of(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from words_of(each)
