@@ -4,8 +4,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import numpy as np
-
 from ckptbench.data.dataset import Dataset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,38 +42,3 @@ def test_a_wrong_setting_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert failed.stderr.startswith("DataError: datasets.digits: ")
     assert failed.stderr.endswith("unexpected keyword argument 'size'\n")
-
-
-SCALED = """
-import sys
-import numpy as np
-from sklearn.preprocessing import MaxAbsScaler
-from ckptbench.data.sources import nt3, prepare
-
-nt3.VALUES, nt3.SAMPLES = 40, {"train": 9, "test": 5}
-random, folder = np.random.default_rng(0), sys.argv[1]
-tables = {}
-for split, name in nt3.FILES.items():
-    values = random.standard_normal((nt3.SAMPLES[split], 40)) * np.logspace(-9, 6, 40)
-    values[:, 7] = 0
-    tables[split] = np.column_stack([np.arange(len(values)) % 2, values])
-    np.savetxt(f"{folder}/{name}", tables[split], delimiter=",")
-prepare("nt3", nt3.Path(folder), {"folder": folder})
-both = np.concatenate([tables["train"], tables["test"]]).astype("float32")[:, 1:]
-np.save(f"{folder}/wanted.npy", MaxAbsScaler().fit_transform(both))
-"""
-"""What CANDLE's `load_data` does with the columns of both files, beside what `prepare` makes of them."""
-
-
-def test_nt3_is_scaled_bit_for_bit_as_by_scikit_learn(tmp_path: Path) -> None:
-    subprocess.run(
-        [str(PYTHON), "-c", SCALED, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        check=True,
-        timeout=600,
-    )
-    wanted = np.load(tmp_path / "wanted.npy")
-    dataset = Dataset.open(tmp_path)
-    found = np.concatenate([dataset.train_images, dataset.test_images])
-    assert found.reshape(wanted.shape).tobytes() == wanted.tobytes()
-    assert wanted.dtype == np.float32

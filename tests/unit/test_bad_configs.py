@@ -29,7 +29,6 @@ LISTS = "config/README.md lists them all"
 QUOTED = "; a number has no quotes, and YAML reads 1e-3 and 1.0e6 as text"
 AT_LEAST_1 = "it should be greater than or equal to 1"
 INTERVAL = 'use "never", a whole number of epochs from 1, or steps as in "50 steps"'
-NT3 = "download nt_train2.csv and nt_test2.csv from https"
 STRUCK = (
     "matrix: {framework: pytorch, model: small_cnn, ranks: 2, batch_size: 8, epochs: 2, interval: 1, faults: {listed: {name: late}}}\n"
     "training: {steps_per_epoch: 4}\nfailures: {late: [{step: %s, moment: %s, rank: 1}]}"
@@ -59,7 +58,7 @@ BAD = {
     "matrix: {history: killed_thrice}": "matrix.history[0] is 'killed_thrice': it is one of faults: write faults: killed_thrice",
     "include: [{history: {exponential: {mean_s: 30}}}]": "include[0].history[0] is {'exponential': {'mean_s': 30}}: it is one of faults: write faults: exponential",
     "matrix: {history: killed}": "matrix.history[0] is 'killed': it should be 'whole' or 'again'",
-    "matrix: {dataset: imagenet}": "matrix.dataset[0] is 'imagenet': it should be 'cifar10', 'digits', 'nt3', 'synthetic' or 'text'",
+    "matrix: {dataset: imagenet}": "matrix.dataset[0] is 'imagenet': it should be 'cifar10', 'digits', 'synthetic' or 'text'",
     "matrix: {strategy: deepfrozen}": "matrix.strategy[0] is 'deepfrozen': use native, sharded, async, ",
     "matrix: {strategy: {sharded: 3}}": "matrix.strategy[0] is {'sharded': 3}: use native, ",
     "matrix: {strategy: {native: {}, sharded: {}}}": "matrix.strategy[0] is {'native': {}, 'sharded': {}}: use native, ",
@@ -76,6 +75,8 @@ BAD = {
     "matrix: {faults: {exponential: {mean_s: 1e6}}}": "matrix.faults[0] is {'exponential': {'mean_s': '1e6'}}: "
     f"faults exponential: mean_s is '1e6', use a number above 0, up to 1000000000{QUOTED}",
     # What the last version had.
+    "matrix: {dataset: nt3}": "matrix.dataset[0] is 'nt3': nt3 was removed after version 0.1: use synthetic",
+    "datasets: {nt3: {folder: /tmp}}": "datasets.nt3 is {'folder': '/tmp'}: nt3 was removed after version 0.1: remove it",
     "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
     "include: [{recovery: {horovod_elastic: {}}}]": "include[0].recovery[0] is {'horovod_elastic': {}}: horovod_elastic was removed after",
     # Flags, lists, texts.
@@ -89,9 +90,6 @@ BAD = {
     # Files.
     "matrix: {dataset: cifar10}\ndatasets: {cifar10: {archive: /no/such}}": "datasets.cifar10.archive is '/no/such': "
     "there is no such file /no/such: give the path of the official cifar-10-python.tar.gz, or null to download it",
-    "matrix: {model: nt3, dataset: nt3}": f"datasets.nt3.folder is null: the dataset nt3 needs it: {NT3}",
-    "matrix: {model: nt3, dataset: nt3}\ndatasets: {nt3: {folder: /no}}": "datasets.nt3.folder is '/no': "
-    f"there is no such file /no/nt_train2.csv: {NT3}",
     "decision: {numbers: /no}": "decision.numbers is '/no': there is no such file /no: give the path of a file like",
     # Sections and keys.
     "matrix:": f"matrix is null: {FIELDS}",
@@ -303,19 +301,6 @@ def test_an_archive_that_is_named_must_be_there_though_its_dataset_is_made(
     made.parent.mkdir(parents=True)
     made.write_text("{}")
     assert "there is no such file" in refusal(plan, GOOD, CIFAR10)
-
-
-def test_the_files_of_nt3_are_looked_for_before_anything_runs(plan: Plan, tmp_path: Path) -> None:
-    wanted = "matrix: {model: nt3, dataset: nt3}\n"
-    study = f"{wanted}datasets: {{nt3: {{folder: {tmp_path}}}}}\n"
-    (tmp_path / "nt_train2.csv").touch()
-    assert "there is no such file" in refusal(plan, GOOD, study)
-    (tmp_path / "nt_test2.csv").touch()
-    plan(GOOD, study)
-    made = tmp_path / "datasets" / "nt3" / "dataset.json"
-    made.parent.mkdir(parents=True)
-    made.write_text("{}")
-    plan(GOOD, wanted)
 
 
 def test_paths_may_begin_at_home(

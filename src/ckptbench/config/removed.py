@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 LAST_WITH = "0.1"
 """The last version that had all of these."""
 REMOVED: Mapping[str, Mapping[str, str]] = {
+    "dataset": {
+        "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"
+    },
+    "datasets": {"nt3": "remove it"},
     "recovery": {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },

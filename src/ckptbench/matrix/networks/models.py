@@ -284,7 +284,7 @@ def nt3(image: tuple[int, int, int], classes: int) -> Network:
     height, width, channels = image
     if height < NT3_ROWS:
         raise DataError(
-            f"nt3 needs images of {NT3_ROWS} rows or more, and these have {height}: use the dataset nt3, or synthetic "
+            f"nt3 needs images of {NT3_ROWS} rows or more, and these have {height}: use the dataset synthetic "
             "with a larger datasets.synthetic.height"
         )
     rows_left = (height - (20 - 1) - (10 - 1)) // 10
