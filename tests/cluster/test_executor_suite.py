@@ -1,4 +1,4 @@
-"""Snakemake's own test suite for executor plugins, on real schedulers, with and without a shared file system."""
+"""Snakemake's own test suite for executor plugins: on Slurm, and on PBS without a shared file system."""
 
 from __future__ import annotations
 
@@ -32,22 +32,12 @@ class TestSlurm(Suite):
     options = ("mem=500MB",)
 
 
-@pytest.mark.usefixtures("gridengine")
-class TestGridEngine(Suite):
-    __test__ = True
-    cluster = "gridengine"
-    options = ("parallel_environment=smp",)
-
-
 @pytest.mark.usefixtures("pbs_client")
-class TestPbs(Suite):
-    __test__ = True
-    cluster = "pbs"
-
-
-class WithoutSharedFiles(Suite):
+class TestPbsWithoutSharedFiles(Suite):
     """Files are in a storage, and Snakemake is on the PATH of a job; the folder of the executor is shared all the same."""
 
+    __test__ = True
+    cluster = "pbs"
     test_group_workflow = None
 
     @pytest.fixture(autouse=True)
@@ -68,15 +58,3 @@ class WithoutSharedFiles(Suite):
         settings = super().get_executor_settings()
         settings.options.append(f'setup=["export PATH={Path(sys.executable).parent}:$PATH"]')
         return settings
-
-
-class TestSlurmWithoutSharedFiles(WithoutSharedFiles, TestSlurm):
-    """On Slurm."""
-
-
-class TestGridEngineWithoutSharedFiles(WithoutSharedFiles, TestGridEngine):
-    """On Grid Engine."""
-
-
-class TestPbsWithoutSharedFiles(WithoutSharedFiles, TestPbs):
-    """On PBS."""

@@ -88,7 +88,7 @@ def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
 
 @pytest.fixture(scope="module")
 def on_gridengine(gridengine: object, tmp_path_factory: Folder) -> Checkout:
-    """In forked processes: what Grid Engine starts and ends is tested in test_requeue.py and test_lifetime.py."""
+    """In forked processes: what Grid Engine starts and ends is tested in test_requeue.py."""
     folder = tmp_path_factory.mktemp("gridengine") / "checkout"
     options = resources("gridengine")
     checkout = Checkout.make(folder, "gridengine", *options, environments=warm_environments())

@@ -1,4 +1,7 @@
-"""submitit's own tests of its executor for one machine, which come with the package, with our executors on real schedulers."""
+"""submitit's own tests of its executor for one machine, which come with the package, with our executor on a real PBS.
+
+That of Grid Engine shares its base.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,7 @@ import pytest
 from submitit.auto import test_auto
 from submitit.local import local, test_local
 
-from submitit_gridengine import GridEngineExecutor
 from submitit_pbs import PbsExecutor
-from submitit_qsub import QsubExecutor
 from tests.cluster.pbs_user import PYTHON
 
 MORE_TASKS = "asks for several tasks, which is refused: a job is one task"
@@ -38,42 +39,32 @@ START_MIN = 4 / 60
 """The clock of a scheduler's job also runs while Python starts."""
 
 
-def adapted(executor_class: type[QsubExecutor], **given: Any) -> Callable[..., QsubExecutor]:
+class Adapted(PbsExecutor):
     """Takes the parameters of the executor for one machine."""
 
-    class Adapted(executor_class):  # type: ignore[misc, valid-type]
-        def _internal_update_parameters(self, **asked: Any) -> None:
-            if "signal_delay_s" in asked:
-                asked["stop_seconds"] = asked.pop("signal_delay_s")
-            if "timeout_min" in asked:
-                asked["timeout_min"] += START_MIN
-            super()._internal_update_parameters(**asked)
+    def __init__(self, folder: Path, **given: Any) -> None:
+        super().__init__(folder, python=PYTHON, **given)
 
-    return lambda folder, **more: Adapted(folder, **given, **more)
-
-
-@pytest.fixture(params=["gridengine", "pbs_client"])
-def executor_class(request: pytest.FixtureRequest) -> Callable[..., QsubExecutor]:
-    request.getfixturevalue(request.param)
-    if request.param == "gridengine":
-        return adapted(GridEngineExecutor)
-    return adapted(PbsExecutor, python=PYTHON)
+    def _internal_update_parameters(self, **asked: Any) -> None:
+        if "signal_delay_s" in asked:
+            asked["stop_seconds"] = asked.pop("signal_delay_s")
+        if "timeout_min" in asked:
+            asked["timeout_min"] += START_MIN
+        super()._internal_update_parameters(**asked)
 
 
+@pytest.mark.usefixtures("pbs_client")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_submitit_expects(
-    case: Callable[..., None],
-    executor_class: Callable[..., QsubExecutor],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    case: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "jobs"
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(local, "LocalExecutor", executor_class)
-    monkeypatch.setattr(local, "LocalJob", executor_class(folder).job_class)
+    monkeypatch.setattr(local, "LocalExecutor", Adapted)
+    monkeypatch.setattr(local, "LocalJob", Adapted(folder).job_class)
     fixtures = {
         "tmp_path": folder,
         "weird_tmp_path": folder / "a 0",
-        "executor": executor_class(folder),
+        "executor": Adapted(folder),
     }
     case(**{name: fixtures[name] for name in inspect.signature(case).parameters})
