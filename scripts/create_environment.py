@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ckptbench.common.processes import die_with_parent
 from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.environments.create import create_environment
-from ckptbench.environments.supervision import supervised
 
 
 def main() -> int:
@@ -16,11 +16,12 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="the environment; replaced where it exists")
     parser.add_argument("--constraints", type=Path, required=True, help="for building from source")
     options = parser.parse_args()
+    die_with_parent(options.parent)
 
     def work() -> None:
         create_environment(options.lock, options.constraints, options.folder.absolute())
 
-    return supervised(lambda: run_script(work, options.log), options.parent)
+    return run_script(work, options.log)
 
 
 if __name__ == "__main__":

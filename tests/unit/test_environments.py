@@ -7,7 +7,10 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -23,6 +26,7 @@ from ckptbench.environments.folder import environment_sha256, locked
 from ckptbench.environments.horovod import HorovodBuild
 from ckptbench.environments.lock_file import pinned, pinned_sha256, read_lock
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, environment_of
+from tests.living import is_running
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
@@ -156,24 +160,43 @@ def wheel(folder: Path, name: str, version: str = "1") -> Path:
     return path
 
 
-def test_a_module_is_compiled_once_for_all_environments(
+WORKFLOW = """
+import os, subprocess, sys
+subprocess.Popen([*sys.argv[1:], "--parent", str(os.getpid())]).wait()
+"""
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """The bound is for a machine under load."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_environment_is_not_made_to_the_end_without_its_workflow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = wheel(tmp_path / "wheels", "thing")
-    with ZipFile(made, "a") as archive:
-        archive.writestr("thing.py", "x = 1\n")
-    lock = tmp_path / "mine.txt"
-    lock.write_text(f"thing==1 --hash=sha256:{file_sha256(made)}\n")
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("UV_LINK_MODE", "hardlink")
-    monkeypatch.setenv("UV_NO_INDEX", "1")
-    monkeypatch.setenv("UV_FIND_LINKS", str(made.parent))
-    compiled = []
-    for name in ("first", "second"):
-        create_environment(lock, CONSTRAINTS, tmp_path / name)
-        compiled += tmp_path.glob(f"{name}/lib/python*/site-packages/__pycache__/thing.*.pyc")
-    assert len(compiled) == 2
-    assert os.path.samefile(*compiled)
+    (uv := tmp_path / "uv").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    uv.chmod(0o755)
+    (python := tmp_path / "python").symlink_to(sys.executable)  # beside it uv is looked for first
+    (lock := tmp_path / "empty.txt").write_text("")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "src"), *sys.path]))
+    make = [
+        str(python),
+        str(ROOT / "scripts" / "create_environment.py"),
+        str(lock),
+        str(tmp_path / "environment"),
+    ]
+    command = [sys.executable, "-c", WORKFLOW, *make, "--constraints", str(CONSTRAINTS)]
+    workflow = subprocess.Popen(command)
+    wait_for(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text().endswith("\n"))
+    installer = int((tmp_path / "pid").read_text())
+    assert is_running(installer)
+    workflow.kill()
+    workflow.wait()
+    wait_for(lambda: not is_running(installer))
+    assert not (tmp_path / "environment" / "ready.json").exists()
 
 
 def test_two_processes_do_not_make_the_same_environment(

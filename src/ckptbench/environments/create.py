@@ -19,7 +19,6 @@ from ckptbench.common.files import file_sha256, read_json, write_json
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.common.processes import die_with_parent
 from ckptbench.common.remedies import free
-from ckptbench.environments.bytecode import link_bytecode
 from ckptbench.environments.folder import READY, clear_away, locked
 from ckptbench.environments.horovod import RECIPE, HorovodBuild
 from ckptbench.environments.lock_file import check_hashes, pinned, pinned_sha256, read_lock
@@ -100,17 +99,15 @@ class _Installer:
         requirements = self.folder / "requirements.txt"
         lines = [*{**packages, **self._build_of_torch(packages)}.values(), ""]
         requirements.write_text("\n".join(lines), encoding="utf-8")
+        # Compiled now: otherwise the first runs would compile what they import, and be timed doing so.
         command = [
-            *(self.uv, "pip", "sync", "--python", str(self.python)),
+            *(self.uv, "pip", "sync", "--compile-bytecode", "--python", str(self.python)),
             *("--require-hashes", "--require-build-hashes"),
             *("--build-constraints", str(self.constraints)),
             *("--preview-features", "build-dependency-hashes"),  # else uv warns of the new option
             str(requirements),
         ]
         _run(command, self.lock)
-        # Compiled now: otherwise the first runs would compile what they import, and be timed doing so.
-        log.info("%d modules were compiled for other environments", link_bytecode(self.folder))
-        _run([*command, "--compile-bytecode"], self.lock)
 
     def _build_of_torch(self, packages: Mapping[str, str]) -> dict[str, str]:
         """PyTorch's line, if there is one, with the label of the build that uv finds, such as `2.13.0+cpu`.

@@ -19,11 +19,13 @@ import sysconfig
 import tarfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.memory_kills import MemoryKills, ended
+from ckptbench.common.processes import die_with_parent
 from ckptbench.common.removal import try_to_remove
 from ckptbench.environments.folder import clear_away
 from ckptbench.environments.lock_file import pinned, read_lock, version_in
@@ -219,6 +221,7 @@ class HorovodBuild:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
         if done.returncode:
             said = "\n    ".join(_telling_lines(log))
