@@ -14,23 +14,11 @@ from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd, TrainSpec
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.layers import (
-    Attention,
-    AuxiliaryHead,
-    AveragePool,
-    Branches,
-    Conv,
-    Dense,
     Dropout,
-    Embedding,
-    Flatten,
     Layer,
-    MaxPool,
     Network,
-    ReLU,
     Residual,
-    RmsNorm,
     Shape,
-    SwiGlu,
 )
 from ckptbench.matrix.networks.models import READ_TOKENS, linear
 from ckptbench.matrix.networks.models import network_of as network_named
@@ -43,17 +31,14 @@ from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.ranks import RankContext
 
 IMAGE, CLASSES = (32, 32, 3), 10
-BRANCHED = (16, 10, 2)
 TINY, TOKENS = (4, 3, 2), (12,)
 IMAGES: dict[str, Shape] = {
     "nt3": (59, 3, 2),
     "linear": TINY,
-    **dict.fromkeys(("branched", "main_alone", "head_alone"), BRANCHED),
-    **dict.fromkeys(("gpt_tiny", "llama_tiny", *READ_TOKENS), TOKENS),
+    **dict.fromkeys(("gpt_tiny", *READ_TOKENS), TOKENS),
 }
 """Models with images of their own. NT3's last pool leaves out one of these rows; height, width and channels differ, so
-that no wrong order of them fits. Of BRANCHED one window of the first pool is partial along the rows, none along the
-columns, and the average pool leaves out a row."""
+that no wrong order of them fits."""
 WITHOUT_DROPOUT = "_without_dropout"
 """Ends the name of a model from which dropout, whose random draws would part the frameworks, is taken out."""
 
@@ -62,67 +47,12 @@ def image_of(model: str) -> Shape:
     return IMAGES.get(model.removesuffix(WITHOUT_DROPOUT), IMAGE)
 
 
-def _conv(name: str, inputs: int, outputs: int, kernel: int) -> tuple[Layer, Layer]:
-    pad = kernel // 2
-    return (
-        Conv(name=name, inputs=inputs, outputs=outputs, kernel=kernel, pad=pad, bias=True),
-        ReLU(),
-    )
-
-
-HEAD_WEIGHT = 0.3
-STEM = (
-    *_conv("stem", 2, 8, 3),
-    MaxPool(kernel=(3, 2), stride=2, partial=True),
-    Branches((_conv("one", 8, 6, 1), (MaxPool(kernel=3, stride=1, pad=1), *_conv("two", 8, 4, 5)))),
-)
-"""It leaves of BRANCHED a map of 8 x 5 with 10 channels."""
-HEAD = (
-    AveragePool(kernel=(3, 2), stride=(2, 1)),
-    *_conv("aux.conv", 10, 4, 1),
-    Flatten(),
-    Dense(name="aux.head", inputs=4 * 3 * 4, outputs=CLASSES),
-)
-MAIN = (*_conv("last", 10, 3, 3), Flatten(), Dense(name="head", inputs=120, outputs=CLASSES))
-
-
-def _residual(*body: Layer) -> Residual:
-    return Residual(body, relu=False)
-
-
-def _projected(name: str, inputs: int, outputs: int) -> Dense:
-    return Dense(name=name, inputs=inputs, outputs=outputs, bias=False)
-
-
 VOCABULARY = 4000
 """So many that a second copy of this embedding would show in the size of a file. Batches have CLASSES of them."""
-LLAMA = (
-    Embedding(name="tokens", vocabulary=CLASSES, width=8, deviation=1.0),
-    _residual(
-        RmsNorm(name="norm1", width=8),
-        _projected("qkv", 8, 24),
-        Attention(heads=2, rotary=100.0),
-        _projected("out", 8, 8),
-    ),
-    _residual(
-        RmsNorm(name="norm2", width=8),
-        _projected("gate_up", 8, 12),
-        SwiGlu(),
-        _projected("down", 6, 8),
-    ),
-    RmsNorm(name="norm", width=8),
-    _projected("head", 8, CLASSES),
-)
-"""One layer, with every kind that a Llama has."""
 OF_TESTS = {
     "gpt_tiny": gpt(vocabulary=VOCABULARY, most=16, width=32, layers=2, heads=4),
-    "llama_tiny": Network(LLAMA),
     "linear": linear(TINY, CLASSES),
-    "branched": Network((*STEM, AuxiliaryHead(layers=HEAD, weight=HEAD_WEIGHT), *MAIN)),
-    "main_alone": Network((*STEM, *MAIN)),
-    "head_alone": Network((*STEM, *HEAD)),
 }
-"""A small network with branches and an auxiliary head, and its two ways from images to logits, each alone."""
 
 
 def network_of(model: str) -> Network:
@@ -135,13 +65,10 @@ def network_of(model: str) -> Network:
 
 
 def _without_dropout(
-    layers: Iterable[Layer | AuxiliaryHead],
-) -> Iterable[Layer | AuxiliaryHead]:
+    layers: Iterable[Layer],
+) -> Iterable[Layer]:
     for layer in layers:
-        if isinstance(layer, AuxiliaryHead):
-            kept = (each for each in layer.layers if not isinstance(each, Dropout))
-            yield replace(layer, layers=tuple(kept))
-        elif isinstance(layer, Residual):
+        if isinstance(layer, Residual):
             yield replace(layer, body=tuple(_without_dropout(layer.body)))
         elif not isinstance(layer, Dropout):
             yield layer

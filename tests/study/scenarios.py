@@ -15,7 +15,7 @@ from typing import Any
 
 import malice
 import numpy as np
-from scenario import BY, Scenario, network_of, open_strategy, strategies_of, varied_weights
+from scenario import BY, Scenario, open_strategy, strategies_of
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import open_version, read_version, version_name
@@ -117,33 +117,6 @@ def averaged(framework: str, world: RankContext, folder: Path, **options: Any) -
         for name in scenario.network.parameters()
     }
     return {**tensors, "losses": np.asarray(losses), "given": np.asarray(given)}
-
-
-def head(
-    framework: str, world: RankContext, folder: Path, *, deterministic: bool = False
-) -> Arrays:
-    """By network: the logits before a first step from equal weights, the step's loss, and all tensors after it.
-
-    `branched` has an auxiliary head; the others are its own way to logits alone, and that of the head alone. Of one rank,
-    under `read/<format>/`: what a network that is built anew holds after it has read a checkpoint of `branched`.
-    """
-    weights = varied_weights(network_of("branched"))
-    scenario = Scenario(framework, world, "branched", weights=weights, deterministic=deterministic)
-    found: Arrays = {}
-    for model in ("main_alone", "head_alone", "branched"):
-        scenario.build(model)
-        logits = {"logits": scenario.predict(8)}
-        losses = {"loss": np.asarray(scenario.train(0, 1, 8 * world.world_size))}
-        found |= _in(model, {**logits, **losses, **scenario.framework.tensors()})
-    formats = scenario.framework.formats.items() if world.world_size == 1 else ()
-    for name, chosen in formats:
-        (folder / f"head-{name}").mkdir()
-        chosen.save(scenario.framework, folder / f"head-{name}" / chosen.filename)
-    for name, chosen in formats:
-        scenario.build("branched")
-        chosen.load(scenario.framework, folder / f"head-{name}" / chosen.filename)
-        found |= _in(f"read/{name}", scenario.framework.tensors())
-    return found
 
 
 def step(framework: str, world: RankContext, folder: Path, *, model: str, size: int) -> Arrays:
@@ -511,7 +484,6 @@ SCENARIOS: dict[str, Callable[..., Arrays]] = {
     "forward": forward,
     "train": train,
     "averaged": averaged,
-    "head": head,
     "step": step,
     "save": save,
     "moments": moments,

@@ -66,17 +66,6 @@ def test_its_settings_are_on_in_the_rank_and_off_without_it(tmp_path: Path, fram
 
 
 @pytest.mark.frameworks("pytorch")
-def test_distributed_data_parallel_finds_the_parameters_of_auxiliary_heads(tmp_path: Path) -> None:
-    """In deterministic mode it looks for unused ones, in every step. With two ranks heads take part, and ranks agree."""
-    first, second = run_scenario("pytorch", "head", tmp_path, ranks=2, deterministic=True)
-    of_head = [name for name in first if "/optimizer/aux." in name]
-    assert of_head
-    for name in of_head:
-        assert first[name].any()
-        assert first[name].tobytes() == second[name].tobytes()
-
-
-@pytest.mark.frameworks("pytorch")
 def test_pooling_of_another_kind_is_the_same_pooling(tmp_path: Path) -> None:
     """PyTorch's deterministic mode has its own, by products with matrices of means."""
     (on,), (off,) = (

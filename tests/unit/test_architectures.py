@@ -7,8 +7,6 @@ import pytest
 
 from ckptbench.common.errors import DataError
 from ckptbench.matrix.networks.layers import (
-    AuxiliaryHead,
-    AveragePool,
     AveragePoolTo,
     Branches,
     Conv,
@@ -26,7 +24,6 @@ from ckptbench.matrix.networks.models import (
     READ_TOKENS,
     alexnet,
     googlenet,
-    googlenet_aux,
     network_of,
     nt3,
     resnet50,
@@ -50,8 +47,6 @@ EXPRESSIONS = (60_483, 1, 1)
         (alexnet, 1000, 61_100_840),
         (googlenet, 10, 5_983_802),
         (googlenet, 1000, 6_998_552),
-        (googlenet_aux, 10, 10_334_030),
-        (googlenet_aux, 1000, 13_378_280),
     ],
 )
 def test_parameter_counts_are_the_published_ones(network, classes, parameters) -> None:  # type: ignore[no-untyped-def]
@@ -84,42 +79,15 @@ def test_maps_of_googlenet_are_the_published_ones() -> None:
         (512, 14, 14), (528, 14, 14), (832, 14, 14), (832, 7, 7), (1024, 7, 7), (1024, 1, 1),
     ]  # fmt: skip
     assert maps(googlenet(IMAGENET, 1000), IMAGENET) == shapes
-    assert maps(googlenet_aux(IMAGENET, 1000), IMAGENET) == shapes
-    rates = [each.rate for each in googlenet_aux(IMAGENET, 9).flat() if isinstance(each, Dropout)]
-    assert rates == [0.7, 0.7, 0.4]
-
-
-def heads(network: Network) -> dict[int, AuxiliaryHead]:
-    """The auxiliary heads, by their place in the network."""
-    of = enumerate(network.layers)
-    return {place: layer for place, layer in of if isinstance(layer, AuxiliaryHead)}
-
-
-def test_auxiliary_heads_are_those_of_bvlc_googlenet() -> None:
-    """Behind the modules 4a and 4d, and nowhere in the network's own way to its logits."""
-    network = googlenet_aux(IMAGENET, 1000)
-    assert network.auxiliary_weights == (0.3, 0.3)
-    counts = []
-    for (place, head), channels in zip(heads(network).items(), (512, 528), strict=True):
-        assert Network(network.layers[:place]).output_shape(IMAGENET) == (channels, 14, 14)
-        assert head.layers[0] == AveragePool(kernel=(5, 5), stride=(3, 3))
-        after = [Network(head.layers[:n]).output_shape((14, 14, channels)) for n in (1, 3, 5, 8)]
-        assert after == [(channels, 4, 4), (128, 4, 4), (1024,), (1000,)]
-        counts.append(Network(head.layers).parameter_count)
-    assert counts == [3_188_840, 3_190_888]
-    without = tuple(layer for layer in network.layers if not isinstance(layer, AuxiliaryHead))
-    assert without == googlenet(IMAGENET, 1000).layers
-    assert googlenet(IMAGENET, 1000).auxiliary_weights == ()
+    rates = [each.rate for each in googlenet(IMAGENET, 9).flat() if isinstance(each, Dropout)]
+    assert rates == [0.4]
 
 
 @pytest.mark.parametrize("image", [(1, 1, 3), (7, 200, 3), SMALL, (75, 75, 3), (300, 260, 3)])
 def test_googlenet_takes_images_of_any_size(image: tuple[int, int, int]) -> None:
-    network = googlenet_aux(image, 10)
+    network = googlenet(image, 10)
     assert network.output_shape(image) == (10,)
-    assert network.parameter_count == 10_334_030
-    for place, head in heads(network).items():
-        channels, *extents = Network(network.layers[:place]).output_shape(image)
-        assert Network(head.layers[:1]).output_shape((*extents, channels)) == (channels, 4, 4)
+    assert network.parameter_count == 5_983_802
 
 
 def test_alexnet_refuses_an_image_that_its_first_convolution_does_not_fit() -> None:
@@ -217,26 +185,23 @@ def test_activations_are_counted_from_the_shapes() -> None:
 def branched(image: tuple[int, int, int]) -> Network:
     conv = [
         Conv(name=name, inputs=inputs, outputs=outputs, kernel=kernel, pad=kernel // 2, bias=True)
-        for name, inputs, outputs, kernel in [("one", 3, 4, 1), ("two", 3, 2, 3), ("aux", 6, 5, 1)]
+        for name, inputs, outputs, kernel in [("one", 3, 4, 1), ("two", 3, 2, 3)]
     ]
     branches = Branches(((conv[0],), (MaxPool(kernel=3, stride=1, pad=1), conv[1])))
-    head = AuxiliaryHead(layers=(AveragePool(kernel=2, stride=2), conv[2], Flatten()), weight=0.5)
-    return Network((branches, head, MaxPool(kernel=2, stride=2, partial=True), ReLU(), Flatten()))
+    return Network((branches, MaxPool(kernel=2, stride=2, partial=True), ReLU(), Flatten()))
 
 
-def test_layers_of_branches_and_auxiliary_heads_are_layers_of_the_network() -> None:
+def test_layers_of_branches_are_layers_of_the_network() -> None:
     image = (5, 4, 3)
     network = branched(image)
     assert [layer.name for layer in network.flat() if isinstance(layer, Conv)] == [
         "one",
         "two",
-        "aux",
     ]
-    assert network.parameter_count == (3 * 4 + 4) + (3 * 9 * 2 + 2) + (6 * 5 + 5)
+    assert network.parameter_count == (3 * 4 + 4) + (3 * 9 * 2 + 2)
     pixels = 5 * 4
     inside, joined = (4 + 3 + 2) * pixels, 6 * pixels
-    head = (6 + 5 + 5) * 2 * 2
-    assert network.activation_count(image) == inside + joined + head + 3 * 6 * 3 * 2
+    assert network.activation_count(image) == inside + joined + 3 * 6 * 3 * 2
     assert network.unfolded_count(image) == 3 * 9 * pixels
     assert network.output_shape(image) == (6 * 3 * 2,)
 

@@ -73,13 +73,13 @@ def test_nt3_needs_the_memory_that_was_measured_and_chainer_that_of_its_windows(
     assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
 
 
-@pytest.mark.parametrize(("framework", "needed"), [("pytorch", 1.98e9), ("chainer", 2.10e9)])
-def test_branches_and_auxiliary_heads_count(
+@pytest.mark.parametrize(("framework", "needed"), [("pytorch", 1.82e9), ("chainer", 1.94e9)])
+def test_branches_count(
     make_plan: Callable[..., Plan], dataset: Path, framework: str, needed: float
 ) -> None:
-    """Peaks of three steps with batches of 8: 0.9 GB in PyTorch, 1.3 GB in TensorFlow, 0.9 GB in Chainer."""
+    """Peaks of three steps with batches of 8 are at most 0.9 GB in PyTorch, 1.3 GB in TensorFlow, 0.9 GB in Chainer."""
     plan = make_plan("never")
-    cell = dataclasses.replace(plan.cell, framework=framework, model="googlenet_aux", batch_size=8)
+    cell = dataclasses.replace(plan.cell, framework=framework, model="googlenet", batch_size=8)
     images = dataclasses.replace(Dataset.open(dataset), sample_shape=(224, 224, 3), classes=1000)
     plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
     assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)

@@ -11,6 +11,10 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"
     },
     "datasets": {"nt3": "remove it"},
+    "model": {
+        "googlenet_aux": "use googlenet",
+        "llama_debug": "use gpt_baby, or gpt2 for a large state",
+    },
     "recovery": {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },

@@ -294,8 +294,7 @@ class Framework(ABC):
 
         `inputs` are images, shape (batch_size, height, width, channels), with labels (batch_size,), or tokens with
         labels, both of shape (batch_size, length). It minimizes the mean softmax cross-entropy of the network's logits,
-        plus those of its auxiliary heads times their weights. Returns the first of these, of this rank and before the
-        update. Returns when the device has finished.
+        and returns that of this rank, before the update. Returns when the device has finished.
         """
 
     @abstractmethod

@@ -191,22 +191,15 @@ class Chainer(Framework):
 
     def _backward(self, inputs: Inputs, labels: NDArray[np.int64], samples: int) -> Any:
         """Add the gradients of a part of a batch of so many samples. Returns its share of the loss."""
-        outputs, targets = self._model(self._inputs(inputs)), self._device.send(labels).ravel()
-        loss, *of_heads = [
-            functions.softmax_cross_entropy(each.reshape(-1, each.shape[-1]), targets)
-            for each in outputs
-        ]
-        minimized = loss
-        for weight, of_head in zip(self._network.auxiliary_weights, of_heads, strict=True):
-            minimized = minimized + weight * of_head
-        share = len(labels) / samples
-        (share * minimized).backward()
-        return share * loss
+        logits, targets = self._model(self._inputs(inputs)), self._device.send(labels).ravel()
+        loss = functions.softmax_cross_entropy(logits.reshape(-1, logits.shape[-1]), targets)
+        share = len(labels) / samples * loss
+        share.backward()
+        return share
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            (logits,) = self._model(self._inputs(inputs))
-            return _to_host(logits.array)
+            return _to_host(self._model(self._inputs(inputs)).array)
 
     def _inputs(self, inputs: Inputs) -> Any:
         """Images with the channels first, or tokens."""

@@ -14,8 +14,6 @@ from ckptbench.matrix.networks.layers import (
     BATCH_NORM_EPSILON,
     NORM_EPSILON,
     Attention,
-    AuxiliaryHead,
-    AveragePool,
     AveragePoolTo,
     BatchNorm,
     Branches,
@@ -32,10 +30,7 @@ from ckptbench.matrix.networks.layers import (
     Positions,
     ReLU,
     Residual,
-    RmsNorm,
-    SwiGlu,
     TiedHead,
-    rotations,
 )
 
 ATTRIBUTES = {
@@ -47,7 +42,7 @@ ATTRIBUTES = {
     "variance": "avg_var",
 }
 """Chainer's attribute for the last part of each name of the network's tensors."""
-WithLink = Conv | Dense | BatchNorm | Embedding | Positions | LayerNorm | RmsNorm
+WithLink = Conv | Dense | BatchNorm | Embedding | Positions | LayerNorm
 """Layers with parameters."""
 SLOPE = float(np.sqrt(2 / np.pi))
 """Of the argument of tanh, in GELU."""
@@ -63,15 +58,9 @@ class Model(chainer.Chain):
             if isinstance(layer, WithLink):
                 self.add_link(layer.name, _link(layer, weights))
 
-    def forward(self, inputs: Any) -> list[Any]:
-        """Logits of images, shape (n, channels, height, width), or tokens; in training those of auxiliary heads follow them."""
-        x, of_heads = inputs, []
-        for layer in self._layers:
-            if not isinstance(layer, AuxiliaryHead):
-                x = self._apply(layer, x)
-            elif chainer.config.train:
-                of_heads.append(self._through(layer.layers, x))
-        return [x, *of_heads]
+    def forward(self, inputs: Any) -> Any:
+        """Logits of images, shape (n, channels, height, width), or tokens."""
+        return self._through(self._layers, inputs)
 
     def _through(self, layers: tuple[Layer, ...], x: Any) -> Any:
         for layer in layers:
@@ -102,8 +91,6 @@ def _computed(layer: Layer, x: Any) -> Any:
             return functions.relu(x)
         case MaxPool(kernel=kernel, stride=stride, pad=pad):
             return functions.max_pooling_2d(x, kernel, stride, pad, cover_all=layer.partial)
-        case AveragePool(kernel=kernel, stride=stride):
-            return functions.average_pooling_2d(x, kernel, stride)
         case AveragePoolTo():
             return _average_pooled(x, layer)
         case Flatten():
@@ -114,9 +101,6 @@ def _computed(layer: Layer, x: Any) -> Any:
             return _attended(layer, x)
         case Gelu():
             return 0.5 * x * (1 + functions.tanh(SLOPE * (x + 0.044715 * x**3)))
-        case SwiGlu():
-            gate, values = functions.split_axis(x, 2, axis=-1)
-            return gate * functions.sigmoid(gate) * values
 
 
 def _attended(layer: Attention, x: Any) -> Any:
@@ -124,26 +108,11 @@ def _attended(layer: Attention, x: Any) -> Any:
     batch, length, width = x.shape
     heads = x.reshape(batch, length, 3, layer.heads, -1).transpose(2, 0, 3, 1, 4)
     queries, keys, values = (heads[part] for part in range(3))
-    if layer.rotary is not None:
-        queries, keys = (_turned(part, layer.rotary) for part in (queries, keys))
     scores = functions.matmul(queries, keys, transb=True) / np.sqrt(queries.shape[-1])
     later = x.xp.triu(x.xp.full((length, length), -np.inf, np.float32), 1)
     chances = functions.softmax(scores + x.xp.broadcast_to(later, scores.shape), axis=-1)
     attended = functions.matmul(chances, values)
     return attended.transpose(0, 2, 1, 3).reshape(batch, length, width // 3)
-
-
-def _turned(heads: Any, base: float) -> Any:
-    """Rotary positions."""
-    length, width = heads.shape[2:]
-    first, second = functions.split_axis(heads, 2, axis=-1)
-    cosines, sines = (
-        heads.xp.broadcast_to(heads.xp.asarray(table), first.shape)
-        for table in rotations(length, width, base)
-    )
-    return functions.concat(
-        [first * cosines - second * sines, first * sines + second * cosines], axis=-1
-    )
 
 
 class _Table(chainer.Link):
@@ -159,19 +128,17 @@ class _Table(chainer.Link):
 
 
 class _Norm(chainer.Link):
-    """LayerNorm with or without shift, or RmsNorm, over the last axis."""
+    """LayerNorm with or without shift, over the last axis."""
 
-    def __init__(self, scale: Any, shift: Any | None, *, centered: bool) -> None:
+    def __init__(self, scale: Any, shift: Any | None) -> None:
         super().__init__()
-        self._centered = centered
         with self.init_scope():
             self.gamma = chainer.Parameter(scale)
             if shift is not None:
                 self.beta = chainer.Parameter(shift)
 
     def forward(self, x: Any) -> Any:
-        if self._centered:
-            x = x - functions.broadcast_to(functions.mean(x, axis=-1, keepdims=True), x.shape)
+        x = x - functions.broadcast_to(functions.mean(x, axis=-1, keepdims=True), x.shape)
         square = functions.mean(x * x, axis=-1, keepdims=True) + NORM_EPSILON
         normed = x / functions.broadcast_to(functions.sqrt(square), x.shape)
         scaled = normed * functions.broadcast_to(self.gamma, x.shape)
@@ -208,9 +175,8 @@ def _link(layer: WithLink, weights: Arrays) -> Any:
             return links.EmbedID(*vectors.shape, initialW=vectors)
         case Positions(name=name):
             return _Table(weights[f"{name}.kernel"])
-        case LayerNorm(name=name) | RmsNorm(name=name):
-            shift = weights.get(f"{name}.shift")
-            return _Norm(weights[f"{name}.scale"], shift, centered=isinstance(layer, LayerNorm))
+        case LayerNorm(name=name):
+            return _Norm(weights[f"{name}.scale"], weights.get(f"{name}.shift"))
         case BatchNorm(name, channels):
             return links.BatchNormalization(
                 channels,

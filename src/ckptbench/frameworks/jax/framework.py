@@ -345,13 +345,10 @@ def _gradients(
         def losses(weights: Named) -> tuple[jax.Array, tuple[jax.Array, Named]]:
             own = {name: row[0] for name, row in statistics.items()}
             forward = Forward(weights, own, precision, now)
-            loss, *of_heads = (
-                optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-                for logits in forward.outputs(network, inputs)
-            )
-            weighted = zip(network.auxiliary_weights, of_heads, strict=True)
-            minimized = loss + sum(weight * of_head for weight, of_head in weighted)
-            return share * minimized, (share * loss, forward.changed)
+            logits = forward.logits(network, inputs)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+            loss = share * losses.mean()
+            return loss, (loss, forward.changed)
 
         gradients, (loss, changed) = jax.grad(losses, has_aux=True)(weights)
         if before:
@@ -395,7 +392,7 @@ def _logits(
     network: arch.Network,
     precision: Precision,
 ) -> jax.Array:
-    return Forward(weights, statistics, precision, None).outputs(network, inputs)[0]
+    return Forward(weights, statistics, precision, None).logits(network, inputs)
 
 
 def _alone() -> ocp.options.MultiprocessingOptions:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,15 +35,9 @@ class Forward:
     """The running statistics after a pass in training mode."""
     draws: int = 0
 
-    def outputs(self, network: arch.Network, x: jax.Array) -> list[jax.Array]:
-        """The logits, and in training mode those of auxiliary heads, in float32."""
-        of_heads = []
-        for layer in network.layers:
-            if not isinstance(layer, arch.AuxiliaryHead):
-                x = self._applied(layer, x)
-            elif self.key is not None:
-                of_heads.append(self._stacked(layer.layers, x))
-        return [logits.astype(jnp.float32) for logits in (x, *of_heads)]
+    def logits(self, network: arch.Network, x: jax.Array) -> jax.Array:
+        """In float32."""
+        return self._stacked(network.layers, x).astype(jnp.float32)
 
     def _stacked(self, stack: Iterable[arch.Layer], x: jax.Array) -> jax.Array:
         for layer in stack:
@@ -62,7 +54,7 @@ class Forward:
                 return self._batch_normalized(layer, x)
             case arch.ReLU():
                 return jax.nn.relu(x)
-            case arch.MaxPool() | arch.AveragePool() | arch.AveragePoolTo():
+            case arch.MaxPool() | arch.AveragePoolTo():
                 return _pooled(layer, x)
             case arch.Flatten():
                 return x.transpose(0, 3, 1, 2).reshape(len(x), -1)
@@ -82,15 +74,12 @@ class Forward:
                 return self.weights[f"{layer.name}.kernel"][x]
             case arch.Positions():
                 return x + self.weights[f"{layer.name}.kernel"][: x.shape[1]]
-            case arch.LayerNorm() | arch.RmsNorm():
+            case arch.LayerNorm():
                 return self._normalized(layer, x.astype(jnp.float32))
             case arch.Attention():
                 return _attended(layer, x)
             case arch.Gelu():
                 return jax.nn.gelu(x, approximate=True)
-            case arch.SwiGlu():
-                gate, values = jnp.split(x, 2, axis=-1)
-                return jax.nn.silu(gate) * values
             case arch.TiedHead():
                 return self._product(x, self.weights[f"{layer.embedding}.kernel"].T)
 
@@ -126,15 +115,14 @@ class Forward:
             layer, (x - mean) * jax.lax.rsqrt(variance + arch.BATCH_NORM_EPSILON), shifted=True
         )
 
-    def _normalized(self, layer: arch.LayerNorm | arch.RmsNorm, x: jax.Array) -> jax.Array:
+    def _normalized(self, layer: arch.LayerNorm, x: jax.Array) -> jax.Array:
         """Over the last axis."""
-        if isinstance(layer, arch.LayerNorm):
-            x = x - x.mean(-1, keepdims=True)
+        x = x - x.mean(-1, keepdims=True)
         x = x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + arch.NORM_EPSILON)
-        return self._scaled(layer, x, shifted=isinstance(layer, arch.LayerNorm) and layer.bias)
+        return self._scaled(layer, x, shifted=layer.bias)
 
     def _scaled(
-        self, layer: arch.BatchNorm | arch.LayerNorm | arch.RmsNorm, x: jax.Array, *, shifted: bool
+        self, layer: arch.BatchNorm | arch.LayerNorm, x: jax.Array, *, shifted: bool
     ) -> jax.Array:
         x = x * self.weights[f"{layer.name}.scale"]
         return x + self.weights[f"{layer.name}.shift"] if shifted else x
@@ -153,46 +141,22 @@ def _attended(layer: arch.Attention, x: jax.Array) -> jax.Array:
     count, length, width = x.shape
     heads = x.reshape(count, length, 3, layer.heads, -1)
     queries, keys, values = (heads[:, :, part] for part in range(3))
-    if layer.rotary is not None:
-        queries, keys = (_turned(part, layer.rotary) for part in (queries, keys))
     attended = jax.nn.dot_product_attention(queries, keys, values, is_causal=True)
     return attended.reshape(count, length, width // 3)
 
 
-def _turned(heads: jax.Array, base: float) -> jax.Array:
-    """Rotary positions of heads of shape (n, length, heads, width)."""
-    _, length, _, width = heads.shape
-    cosines, sines = (each[:, np.newaxis] for each in arch.rotations(length, width, base))
-    first, second = jnp.split(heads, 2, axis=-1)
-    turned = first * cosines - second * sines, first * sines + second * cosines
-    return jnp.concatenate(turned, axis=-1).astype(heads.dtype)
-
-
-def _pooled(layer: arch.MaxPool | arch.AveragePool | arch.AveragePoolTo, x: jax.Array) -> jax.Array:
+def _pooled(layer: arch.MaxPool | arch.AveragePoolTo, x: jax.Array) -> jax.Array:
     match layer:
         case arch.MaxPool():
             # Behind so many more rows and columns, the windows that fit are those that were partial.
             behind = [stride - 1 if layer.partial else 0 for stride in arch.both(layer.stride)]
             sides = [(layer.pad, layer.pad + more) for more in behind]
-            return _windows(layer, x, -jnp.inf, jax.lax.max, sides)
-        case arch.AveragePool():
-            values = math.prod(arch.both(layer.kernel))
-            return _windows(layer, x, 0.0, jax.lax.add, [(0, 0)] * 2) / values
+            kernel, stride = ((1, *arch.both(each), 1) for each in (layer.kernel, layer.stride))
+            padding = [(0, 0), *sides, (0, 0)]
+            return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, kernel, stride, padding)
         case arch.AveragePoolTo():
             rows, columns = (layer.weights(extent) for extent in x.shape[1:3])
             return jnp.einsum("ih,nhwc,jw->nijc", rows, x, columns)
-
-
-def _windows(
-    layer: arch.MaxPool | arch.AveragePool,
-    x: jax.Array,
-    initial: float,
-    reduce: Any,
-    sides: Iterable[tuple[int, int]],
-) -> jax.Array:
-    """Every window of the images, reduced to one value; `sides` are rows and columns of `initial` around them."""
-    kernel, stride = ((1, *arch.both(each), 1) for each in (layer.kernel, layer.stride))
-    return jax.lax.reduce_window(x, initial, reduce, kernel, stride, [(0, 0), *sides, (0, 0)])
 
 
 def tables_of(network: arch.Network) -> set[str]:

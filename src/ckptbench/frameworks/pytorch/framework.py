@@ -215,26 +215,15 @@ class PyTorch(Framework):
         share = len(labels) / samples
         with self._forward.no_sync() if waits else nullcontext():
             with self._autocast():
-                outputs = self._forward(self._inputs(inputs))
-                minimized, loss = self._losses(outputs, self._labels(labels))
-            (share * minimized).backward()
-        return share * loss.detach()
+                logits = self._forward(self._inputs(inputs))
+                loss = share * self._loss(logits.flatten(0, -2), self._labels(labels).flatten())
+            loss.backward()
+        return loss.detach()
 
     def _gradient(self, parameter: nn.Parameter) -> NDArray[np.float32]:
         """The memory of the parameter's gradient. All parameters of our networks take part in every step."""
         assert parameter.grad is not None
         return self._own(parameter.grad).numpy()
-
-    def _losses(
-        self, outputs: torch.Tensor | list[torch.Tensor], labels: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss to minimize, auxiliary heads included, and that of the network's own logits."""
-        if not isinstance(outputs, list):
-            loss = self._loss(outputs.flatten(0, -2), labels.flatten())
-            return loss, loss
-        loss, *of_heads = (self._loss(each, labels) for each in outputs)
-        weighted = zip(self._spec.network.auxiliary_weights, of_heads, strict=True)
-        return sum((weight * of_head for weight, of_head in weighted), loss), loss
 
     @torch.no_grad()
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:

@@ -28,14 +28,12 @@ _NAMES: dict[type[nn.Module], dict[str, str]] = {
     nn.Embedding: {"weight": "kernel"},
     _Positions: {"weight": "kernel"},
     nn.LayerNorm: {"weight": "scale", "bias": "shift"},
-    nn.RMSNorm: {"weight": "scale"},
 }
 
 
 def module_of(network: arch.Network) -> nn.Module:
     """The network with PyTorch's own initial weights."""
-    kind = _WithHeads if network.auxiliary_weights else _Network
-    module = kind(network.layers)
+    module = _Network(network.layers)
     _tie(module)
     return module
 
@@ -74,28 +72,8 @@ def tensors_at(places: Places) -> list[tuple[str, torch.Tensor]]:
 class _Network(nn.Sequential):
     """The layers as PyTorch modules. A module with tensors has the layer's name as `network_name`."""
 
-    def __init__(self, layers: Iterable[arch.Layer | arch.AuxiliaryHead]) -> None:
+    def __init__(self, layers: Iterable[arch.Layer]) -> None:
         super().__init__(*(_module(layer) for layer in layers))
-
-
-class _Head(_Network):
-    """The layers of an auxiliary head."""
-
-
-class _WithHeads(_Network):
-    """A network with auxiliary heads. In training it returns a list: its logits, then those of each head.
-
-    DistributedDataParallel must find the parameters of the heads behind what `forward` returns.
-    """
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor | list[torch.Tensor]:
-        x, of_heads = inputs, []
-        for module in self:
-            if not isinstance(module, _Head):
-                x = module(x)
-            elif self.training:
-                of_heads.append(module(x))
-        return [x, *of_heads] if self.training else x
 
 
 class _Branches(nn.Module):
@@ -145,37 +123,14 @@ class _Attention(nn.Module):
 
     def __init__(self, layer: arch.Attention) -> None:
         super().__init__()
-        self._layer = layer
-        # No buffer of PyTorch: it follows from the shape, so no checkpoint needs it.
-        self._tables: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._heads = layer.heads
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         batch, length, width = inputs.shape
-        heads = inputs.view(batch, length, 3, self._layer.heads, -1).permute(2, 0, 3, 1, 4)
+        heads = inputs.view(batch, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
         queries, keys, values = heads.unbind()
-        if self._layer.rotary is not None:
-            queries, keys = self._turned(queries), self._turned(keys)
         attended = nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         return attended.transpose(1, 2).reshape(batch, length, width // 3)
-
-    def _turned(self, heads: torch.Tensor) -> torch.Tensor:
-        length, width = heads.shape[2:]
-        if (length, width) not in self._tables:
-            assert self._layer.rotary is not None
-            cosines, sines = map(
-                torch.from_numpy, arch.rotations(length, width, self._layer.rotary)
-            )
-            self._tables[length, width] = cosines.to(heads.device), sines.to(heads.device)
-        cosines, sines = self._tables[length, width]
-        first, second = heads.chunk(2, dim=-1)
-        turned = first * cosines - second * sines, first * sines + second * cosines
-        return torch.cat(turned, dim=-1).to(heads.dtype)
-
-
-class _SwiGlu(nn.Module):
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        gate, values = inputs.chunk(2, dim=-1)
-        return nn.functional.silu(gate) * values
 
 
 class _TiedHead(nn.Linear):
@@ -195,7 +150,7 @@ def _tie(network: nn.Module) -> None:
             each.weight = embeddings[each.embedding].weight
 
 
-def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
+def _module(layer: arch.Layer) -> nn.Module:
     match layer:
         case arch.Conv():
             module: nn.Module = nn.Conv2d(
@@ -209,7 +164,7 @@ def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
             module = nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
         case arch.ReLU():
             return nn.ReLU()
-        case arch.MaxPool() | arch.AveragePool() | arch.AveragePoolTo():
+        case arch.MaxPool() | arch.AveragePoolTo():
             return _pool(layer)
         case arch.Flatten():
             return nn.Flatten()
@@ -219,20 +174,16 @@ def _module(layer: arch.Layer | arch.AuxiliaryHead) -> nn.Module:
             return _Residual(layer)
         case arch.Branches():
             return _Branches(layer)
-        case arch.AuxiliaryHead():
-            return _Head(layer.layers)
         case _:
             return _of_sequences(layer)
     module.network_name = layer.name
     return module
 
 
-def _pool(layer: arch.MaxPool | arch.AveragePool | arch.AveragePoolTo) -> nn.Module:
+def _pool(layer: arch.MaxPool | arch.AveragePoolTo) -> nn.Module:
     match layer:
         case arch.MaxPool():
             return nn.MaxPool2d(layer.kernel, layer.stride, layer.pad, ceil_mode=layer.partial)
-        case arch.AveragePool():
-            return nn.AvgPool2d(layer.kernel, layer.stride)
         case arch.AveragePoolTo():
             return _AveragePool(layer)
 
@@ -245,14 +196,10 @@ def _of_sequences(layer: arch.SequenceLayer) -> nn.Module:
             module = _Positions(layer.most, layer.width)
         case arch.LayerNorm():
             module = nn.LayerNorm(layer.width, eps=arch.NORM_EPSILON, bias=layer.bias)
-        case arch.RmsNorm():
-            module = nn.RMSNorm(layer.width, eps=arch.NORM_EPSILON)
         case arch.Attention():
             return _Attention(layer)
         case arch.Gelu():
             return nn.GELU(approximate="tanh")
-        case arch.SwiGlu():
-            return _SwiGlu()
         case arch.TiedHead():
             return _TiedHead(layer)
     module.network_name = layer.name

@@ -91,7 +91,6 @@ class TensorFlow(Framework):
         with self._strategy.scope():
             self.model = _in_precision(spec.precision, network)
             self._parameters = variables_of(self.model, network.parameters())
-            self._auxiliary_weights = network.auxiliary_weights
             self._accumulation = spec.accumulation
             self.optimizer = self._optimizer(optimizer)
             self.optimizer.build(self.model.trainable_variables)
@@ -107,7 +106,7 @@ class TensorFlow(Framework):
             optimizer.weight_decay if isinstance(optimizer, Sgd) else 0.0
         )
         self._predict = _traced(
-            lambda images: self._outputs(images, training=False)[0], reduce_retracing=True
+            lambda images: self._logits(images, training=False), reduce_retracing=True
         )
 
     def _optimizer(self, settings: Optimizer) -> keras.optimizers.Optimizer:
@@ -136,11 +135,8 @@ class TensorFlow(Framework):
         for state in self._seeds:
             state.assign([random.randrange(2**31), 0])
 
-    def _outputs(self, images: tf.Tensor, *, training: bool) -> list[tf.Tensor]:
-        """The logits, and behind them those of auxiliary heads. What a traced function does not use is not computed."""
-        outputs = self.model(images, training=training)
-        of_each = outputs if self._auxiliary_weights else [outputs]
-        return [tf.cast(logits, tf.float32) for logits in of_each]
+    def _logits(self, images: tf.Tensor, *, training: bool) -> tf.Tensor:
+        return tf.cast(self.model(images, training=training), tf.float32)
 
     def _traced_step(self, weight_decay: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
         variables = self.model.trainable_variables
@@ -188,14 +184,9 @@ class TensorFlow(Framework):
         self, images: tf.Tensor, labels: tf.Tensor, variables: list[keras.Variable]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
-            loss, *of_heads = (
-                tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-                for logits in self._outputs(images, training=True)
-            )
-            minimized = loss
-            for weight, of_head in zip(self._auxiliary_weights, of_heads, strict=True):
-                minimized = minimized + weight * of_head
-        found = tape.gradient(minimized, [variable.value for variable in variables])
+            logits = self._logits(images, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        found = tape.gradient(loss, [variable.value for variable in variables])
         # Of a table they come as those of its single vectors.
         return loss, [tf.convert_to_tensor(gradient) for gradient in found]
 

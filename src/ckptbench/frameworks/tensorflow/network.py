@@ -22,22 +22,18 @@ _ATTRIBUTES = {
 }
 _OTHERS = {
     (layers.Embedding, "kernel"): "embeddings",
-    (layers.RMSNormalization, "scale"): "scale",
 }
 
 
 def keras_model(network: arch.Network) -> keras.Model:
-    """A model for images of any size, channels last, or for tokens. The logits of auxiliary heads follow its own.
+    """A model for images of any size, channels last, or for tokens.
 
     It has Keras' own layers only, so that a `.keras` file can be opened anywhere.
     """
     x = inputs = _input(network)
-    of_heads = []
     tables: dict[str, layers.Embedding] = {}
     for layer in network.layers:
-        if isinstance(layer, arch.AuxiliaryHead):
-            of_heads.append(_stacked(layer.layers, x))
-        elif isinstance(layer, arch.Embedding):
+        if isinstance(layer, arch.Embedding):
             tables[layer.name] = layers.Embedding(
                 layer.vocabulary, layer.width, "zeros", name=layer.name
             )
@@ -46,7 +42,7 @@ def keras_model(network: arch.Network) -> keras.Model:
             x = _tied(tables[layer.embedding], x, inputs)
         else:
             x = _applied(layer, x)
-    return keras.Model(inputs, [x, *of_heads] if of_heads else x)
+    return keras.Model(inputs, x)
 
 
 def _input(network: arch.Network) -> keras.KerasTensor:
@@ -82,8 +78,8 @@ def _applied(layer: arch.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
             x = layers.ReLU()(x)
         case arch.MaxPool():
             x = _max_pooled(layer, x)
-        case arch.AveragePool() | arch.AveragePoolTo():
-            x = _average_pooled(layer, x)
+        case arch.AveragePoolTo():
+            x = _average_pooled(layer.size, x)
         case arch.Flatten():
             x = layers.Flatten()(layers.Permute((3, 1, 2))(x))
         case arch.Dropout():
@@ -114,15 +110,10 @@ def _of_sequences(layer: arch.SequenceLayer, x: keras.KerasTensor) -> keras.Kera
             return layers.LayerNormalization(
                 epsilon=arch.NORM_EPSILON, center=layer.bias, name=layer.name
             )(x)
-        case arch.RmsNorm():
-            return layers.RMSNormalization(epsilon=arch.NORM_EPSILON, name=layer.name)(x)
         case arch.Attention():
             return _attended(layer, x)
         case arch.Gelu():
             return keras.ops.gelu(x, approximate=True)
-        case arch.SwiGlu():
-            gate, values = keras.ops.split(x, 2, axis=-1)
-            return keras.ops.silu(gate) * values
         case _:
             raise TypeError(f"{layer} stands at the top of a network alone")
 
@@ -133,8 +124,6 @@ def _attended(layer: arch.Attention, x: keras.KerasTensor) -> keras.KerasTensor:
     parts = keras.ops.split(x, 3, axis=-1)
     head = (-1, layer.heads, width // layer.heads)
     queries, keys, values = (layers.Reshape(head)(part) for part in parts)
-    if layer.rotary is not None:
-        queries, keys = (_turned(part, layer.rotary) for part in (queries, keys))
     scores = keras.ops.einsum("bqhd,bkhd->bhqk", queries, keys) / np.sqrt(width // layer.heads)
     places = keras.ops.cast(_counted(x[0, :, 0]), "float32")
     later = keras.ops.expand_dims(places, 0) > keras.ops.expand_dims(places, 1)
@@ -146,21 +135,6 @@ def _attended(layer: arch.Attention, x: keras.KerasTensor) -> keras.KerasTensor:
 
 NEVER = -30_000.0
 """Added to the scores of later places: exp of it is 0, and bfloat16 can hold it."""
-
-
-def _turned(heads: keras.KerasTensor, base: float) -> keras.KerasTensor:
-    """Rotary positions, as `matrix.networks.layers.rotations` describes them."""
-    width = heads.shape[-1]
-    places = keras.ops.cast(_counted(heads[0, :, 0, 0]), "float32")
-    frequencies = (base ** (-np.arange(0, width, 2) / width)).astype(np.float32)
-    angles = keras.ops.expand_dims(places, -1) * frequencies
-    cosines, sines = (
-        keras.ops.cast(keras.ops.expand_dims(each(angles), 1), heads.dtype)
-        for each in (keras.ops.cos, keras.ops.sin)
-    )
-    first, second = keras.ops.split(heads, 2, axis=-1)
-    turned = first * cosines - second * sines, first * sines + second * cosines
-    return keras.ops.concatenate(turned, axis=-1)
 
 
 def _counted(line: keras.KerasTensor) -> keras.KerasTensor:
@@ -207,15 +181,7 @@ def _max_pooled(layer: arch.MaxPool, x: keras.KerasTensor) -> keras.KerasTensor:
     return layers.MaxPooling2D(layer.kernel, layer.stride, padding="same" if same else "valid")(x)
 
 
-def _average_pooled(
-    layer: arch.AveragePool | arch.AveragePoolTo, x: keras.KerasTensor
-) -> keras.KerasTensor:
-    if isinstance(layer, arch.AveragePool):
-        return layers.AveragePooling2D(layer.kernel, layer.stride)(x)
-    return _average_pooled_to(layer.size, x)
-
-
-def _average_pooled_to(size: int, x: keras.KerasTensor) -> keras.KerasTensor:
+def _average_pooled(size: int, x: keras.KerasTensor) -> keras.KerasTensor:
     """Average pooling by products with matrices of weights. Keras' own adaptive layer refuses images of one pixel."""
     if size == 1:
         return layers.GlobalAveragePooling2D(keepdims=True)(x)

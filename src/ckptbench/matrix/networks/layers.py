@@ -18,7 +18,7 @@ BATCH_NORM_EPSILON = 1e-5
 BATCH_NORM_DECAY = 0.9
 """running = decay * running + (1 - decay) * batch."""
 NORM_EPSILON = 1e-5
-"""Of LayerNorm and RmsNorm."""
+"""Of LayerNorm."""
 
 Size = int | tuple[int, int]
 """Rows and columns: one number for both, or (height, width). (20, 1) is a 1-D window of 20 rows."""
@@ -91,33 +91,19 @@ class LayerNorm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RmsNorm:
-    """Root mean square normalization (Zhang and Sennrich 2019) over the last axis, with scale. It uses NORM_EPSILON."""
-
-    name: str
-    width: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """Causal self-attention of `heads` heads (Vaswani et al. 2017, eq. 1), without parameters.
 
     The input is (length, 3 * width): queries, keys and values side by side, in each the heads side by side. The output
-    is (length, width). `rotary` is the base of rotary positions (Su et al. 2021); None: there are none.
+    is (length, width).
     """
 
     heads: int
-    rotary: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Gelu:
     """0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), the form that GPT-2 uses."""
-
-
-@dataclass(frozen=True, slots=True)
-class SwiGlu:
-    """silu(a) * b, where the input (length, 2 * width) is a beside b (Shazeer 2020); the output is (length, width)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +137,6 @@ class MaxPool:
             raise ValueError(
                 "a pool with partial windows has no padding and no stride above its kernel"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AveragePool:
-    """Average pooling without padding. Windows that do not fit are dropped."""
-
-    kernel: Size
-    stride: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +183,7 @@ class Branches:
     branches: tuple[tuple[Layer, ...], ...]
 
 
-SequenceLayer = Embedding | Positions | LayerNorm | RmsNorm | Attention | Gelu | SwiGlu | TiedHead
+SequenceLayer = Embedding | Positions | LayerNorm | Attention | Gelu | TiedHead
 """What only networks of tokens have."""
 Layer = (
     Conv
@@ -213,7 +191,6 @@ Layer = (
     | Dense
     | ReLU
     | MaxPool
-    | AveragePool
     | AveragePoolTo
     | Flatten
     | Dropout
@@ -226,27 +203,11 @@ Shape = tuple[int, ...]
 """Of one input: (height, width, channels) of an image, (length,) of tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuxiliaryHead:
-    """Layers from here to logits of their own, which only training computes. The next layer takes the same input.
-
-    Training minimizes the network's own loss plus `weight` times the softmax cross-entropy of these logits.
-    """
-
-    layers: tuple[Layer, ...]
-    weight: float
-
-
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A stack of layers from images or tokens to logits. It may have auxiliary heads on its way."""
+    """A stack of layers from images or tokens to logits."""
 
-    layers: tuple[Layer | AuxiliaryHead, ...]
-
-    @property
-    def auxiliary_weights(self) -> tuple[float, ...]:
-        """Weight of the loss of each auxiliary head, in order. Most networks have none."""
-        return tuple(layer.weight for layer in self.layers if isinstance(layer, AuxiliaryHead))
+    layers: tuple[Layer, ...]
 
     def flat(self) -> Iterator[Layer]:
         """All layers that hold no others, in order: of a Residual the body first, then the shortcut."""
@@ -273,9 +234,9 @@ class Network:
                     shapes[f"{layer.name}.kernel"] = (layer.vocabulary, layer.width)
                 case Positions():
                     shapes[f"{layer.name}.kernel"] = (layer.most, layer.width)
-                case LayerNorm() | RmsNorm():
+                case LayerNorm():
                     shapes[f"{layer.name}.scale"] = (layer.width,)
-                    if isinstance(layer, LayerNorm) and layer.bias:
+                    if layer.bias:
                         shapes[f"{layer.name}.shift"] = (layer.width,)
                 case BatchNorm():
                     shapes[f"{layer.name}.scale"] = (layer.channels,)
@@ -344,7 +305,7 @@ class Network:
         scales = {
             f"{layer.name}.scale": layer.initial_scale if isinstance(layer, BatchNorm) else 1.0
             for layer in self.flat()
-            if isinstance(layer, BatchNorm | LayerNorm | RmsNorm)
+            if isinstance(layer, BatchNorm | LayerNorm)
         }
         weights = {}
         for name, shape in self.parameters().items():
@@ -361,28 +322,13 @@ def is_decayed(parameter: str) -> bool:
     return parameter.endswith(".kernel")
 
 
-def rotations(
-    length: int, width: int, base: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Cosines and sines (length, width / 2) by which rotary positions turn each head of this width.
-
-    Number i of a head's first half and number i of its second half are a pair. At place p it is turned by the angle
-    p * base**(-2 * i / width) (Su et al. 2021, eq. 15): (a, b) becomes (a * cos - b * sin, a * sin + b * cos).
-    """
-    frequencies = base ** (-np.arange(0, width, 2) / width)
-    angles = np.arange(length)[:, np.newaxis] * frequencies
-    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-
-
-def _flat(layers: Iterable[Layer | AuxiliaryHead]) -> Iterator[Layer]:
+def _flat(layers: Iterable[Layer]) -> Iterator[Layer]:
     for layer in layers:
         match layer:
             case Residual():
                 yield from _flat((*layer.body, *layer.shortcut))
             case Branches():
                 yield from _flat(chain(*layer.branches))
-            case AuxiliaryHead():
-                yield from _flat(layer.layers)
             case _:
                 yield layer
 
@@ -392,28 +338,23 @@ def _channels_first(input: Shape) -> Shape:
 
 
 def _outputs(
-    layers: Iterable[Layer | AuxiliaryHead], shape: tuple[int, ...]
-) -> list[tuple[Layer | AuxiliaryHead, tuple[int, ...]]]:
-    """Each layer and the shape of its output: (channels, height, width), (features,) or (length, features).
-
-    An auxiliary head stands there by its layers alone.
-    """
-    outputs: list[tuple[Layer | AuxiliaryHead, tuple[int, ...]]] = []
+    layers: Iterable[Layer], shape: tuple[int, ...]
+) -> list[tuple[Layer, tuple[int, ...]]]:
+    """Each layer and the shape of its output: (channels, height, width), (features,) or (length, features)."""
+    outputs: list[tuple[Layer, tuple[int, ...]]] = []
     for layer in layers:
         match layer:
             case Conv():
                 shape = (layer.outputs, *_windows(layer, shape[1:], layer.pad))
             case MaxPool():
                 shape = (shape[0], *_windows(layer, shape[1:], layer.pad, layer.partial))
-            case AveragePool():
-                shape = (shape[0], *_windows(layer, shape[1:]))
             case AveragePoolTo():
                 shape = (shape[0], layer.size, layer.size)
             case Flatten():
                 shape = (prod(shape),)
             case Dense():
                 shape = (*shape[:-1], layer.outputs)
-            case Embedding() | Attention() | SwiGlu() | TiedHead():
+            case Embedding() | Attention() | TiedHead():
                 shape = (shape[0], _width(layer, shape[-1], outputs))
             case Residual():
                 inside = _outputs(layer.body, shape)
@@ -424,17 +365,14 @@ def _outputs(
                 outputs += chain(*branches)
                 ends = [branch[-1][1] for branch in branches]
                 shape = (sum(end[0] for end in ends), *ends[0][1:])
-            case AuxiliaryHead():
-                outputs += _outputs(layer.layers, shape)
-                continue
         outputs.append((layer, shape))
     return outputs
 
 
 def _width(
-    layer: Embedding | Attention | SwiGlu | TiedHead,
+    layer: Embedding | Attention | TiedHead,
     inputs: int,
-    before: Iterable[tuple[Layer | AuxiliaryHead, tuple[int, ...]]],
+    before: Iterable[tuple[Layer, tuple[int, ...]]],
 ) -> int:
     """Of the output of a layer whose input is so wide, behind these layers and their outputs."""
     match layer:
@@ -442,15 +380,13 @@ def _width(
             return layer.width
         case Attention():
             return inputs // 3
-        case SwiGlu():
-            return inputs // 2
         case TiedHead():
             embeddings = {each.name: each for each, _ in before if isinstance(each, Embedding)}
             return embeddings[layer.embedding].vocabulary
 
 
 def _windows(
-    layer: Conv | MaxPool | AveragePool,
+    layer: Conv | MaxPool,
     extents: tuple[int, ...],
     pad: int = 0,
     partial: bool = False,

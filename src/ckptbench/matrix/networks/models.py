@@ -7,8 +7,6 @@ from typing import Any
 
 from ckptbench.common.errors import DataError
 from ckptbench.matrix.networks.layers import (
-    AuxiliaryHead,
-    AveragePool,
     AveragePoolTo,
     BatchNorm,
     Branches,
@@ -23,7 +21,7 @@ from ckptbench.matrix.networks.layers import (
     Residual,
     Shape,
 )
-from ckptbench.matrix.networks.transformers import gpt2, gpt2_medium, gpt_baby, llama_debug
+from ckptbench.matrix.networks.transformers import gpt2, gpt2_medium, gpt_baby
 
 Architecture = Callable[[Any, int], Network]
 """From the shape of an input, (height, width, channels) or (length,), and the number of classes to the network. Raises
@@ -120,7 +118,7 @@ def alexnet(image: tuple[int, int, int], classes: int) -> Network:
             f"{image[1]}: use another dataset, or synthetic with a larger datasets.synthetic.height and width"
         )
     convolutions = [(64, 11, 4, 2), (192, 5, 1, 2), (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1)]
-    layers: list[Layer | AuxiliaryHead] = []
+    layers: list[Layer] = []
     inputs = image[2]
     for number, (outputs, kernel, stride, pad) in enumerate(convolutions, start=1):
         layers += _convolved(f"conv{number}", inputs, outputs, kernel, stride=stride, pad=pad)
@@ -149,8 +147,6 @@ INCEPTIONS: dict[str, Widths] = {
     "5b": (384, (192, 384), (48, 128), 128),
 }
 """The modules of GoogLeNet (Szegedy et al. 2015, table 1)."""
-AUXILIARY = {"4a": "aux1", "4d": "aux2"}
-"""Names of its auxiliary heads, by the module that each stands behind."""
 
 
 @architecture
@@ -161,22 +157,7 @@ def googlenet(image: tuple[int, int, int], classes: int) -> Network:
     (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time. Its pools round up. A pool is
     no larger than what it pools, so that images smaller than the published 224x224 have the same parameters.
     """
-    return _googlenet(image, classes, auxiliary=False)
-
-
-@architecture
-def googlenet_aux(image: tuple[int, int, int], classes: int) -> Network:
-    """GoogLeNet with its two auxiliary heads, as Caffe's bvlc_googlenet trains it.
-
-    With 1,000 classes it has 13,378,280 parameters: 3,188,840 and 3,190,888 more than `googlenet`. Each head has a 5x5
-    average pool with stride 3, a 1x1 convolution to 128 channels, a dense layer of 1,024, dropout of 0.7 and a dense layer
-    to the classes; its loss has the weight 0.3. From images other than the published 224x224 the pool makes 4x4 as well.
-    """
-    return _googlenet(image, classes, auxiliary=True)
-
-
-def _googlenet(image: tuple[int, int, int], classes: int, *, auxiliary: bool) -> Network:
-    layers: list[Layer | AuxiliaryHead] = []
+    layers: list[Layer] = []
 
     def pool() -> MaxPool:
         return MaxPool(
@@ -192,8 +173,6 @@ def _googlenet(image: tuple[int, int, int], classes: int, *, auxiliary: bool) ->
     for module, widths in INCEPTIONS.items():
         layers.append(_inception(f"inception{module}", channels, widths))
         channels = _shape(layers, image)[0]
-        if auxiliary and module in AUXILIARY:
-            layers.append(_auxiliary_head(AUXILIARY[module], _shape(layers, image), classes))
         if module in ("3b", "4e"):
             layers.append(pool())
     layers += [AveragePoolTo(1), Flatten(), Dropout(0.4)]
@@ -222,28 +201,6 @@ def _inception(name: str, inputs: int, widths: Widths) -> Branches:
     )
 
 
-def _auxiliary_head(name: str, shape: tuple[int, ...], classes: int) -> AuxiliaryHead:
-    """The head on a map of `shape` (channels, height, width)."""
-    channels, *extents = shape
-    if min(extents) < 4:
-        pool: Layer = AveragePoolTo(4)
-    else:
-        # Four evenly spaced windows that reach the last row or column: of 14, these are 5 wide with stride 3.
-        stride = extents[0] // 4, extents[1] // 4
-        kernel = extents[0] - 3 * stride[0], extents[1] - 3 * stride[1]
-        pool = AveragePool(kernel=kernel, stride=stride)
-    layers = (
-        pool,
-        *_convolved(f"{name}.conv", channels, 128, 1),
-        Flatten(),
-        Dense(name=f"{name}.fc", inputs=128 * 16, outputs=1024),
-        ReLU(),
-        Dropout(0.7),
-        Dense(name=f"{name}.head", inputs=1024, outputs=classes),
-    )
-    return AuxiliaryHead(layers=layers, weight=0.3)
-
-
 def _convolved(
     name: str, inputs: int, outputs: int, kernel: int, *, stride: int = 1, pad: int = 0
 ) -> tuple[Layer, Layer]:
@@ -254,15 +211,13 @@ def _convolved(
     return convolution, ReLU()
 
 
-def _fitting(
-    kernel: int, layers: Sequence[Layer | AuxiliaryHead], image: tuple[int, int, int]
-) -> tuple[int, int]:
+def _fitting(kernel: int, layers: Sequence[Layer], image: tuple[int, int, int]) -> tuple[int, int]:
     """The kernel (height, width) of a pool behind `layers`: no larger than what it pools."""
     _, height, width = _shape(layers, image)
     return min(kernel, height), min(kernel, width)
 
 
-def _shape(layers: Sequence[Layer | AuxiliaryHead], image: tuple[int, int, int]) -> tuple[int, ...]:
+def _shape(layers: Sequence[Layer], image: tuple[int, int, int]) -> tuple[int, ...]:
     """Shape of the output of `layers`, (channels, height, width)."""
     return Network(tuple(layers)).output_shape(image)
 
@@ -358,7 +313,7 @@ def linear(image: tuple[int, int, int], classes: int) -> Network:
     )
 
 
-_OF_TOKENS = {build.__name__: build for build in (gpt2, gpt2_medium, gpt_baby, llama_debug)}
+_OF_TOKENS = {build.__name__: build for build in (gpt2, gpt2_medium, gpt_baby)}
 ARCHITECTURES.update(_OF_TOKENS)
 READ_TOKENS = frozenset(_OF_TOKENS)
 """The networks whose input is tokens. That of all others is images."""

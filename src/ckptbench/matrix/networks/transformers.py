@@ -1,4 +1,4 @@
-"""The networks of tokens: GPT-2, a small GPT and a small Llama, all of them decoders with causal attention."""
+"""The networks of tokens: GPT-2 and a small GPT, decoders with causal attention."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from ckptbench.matrix.networks.layers import (
     Network,
     Positions,
     Residual,
-    RmsNorm,
-    SwiGlu,
     TiedHead,
 )
 
@@ -51,39 +49,6 @@ def gpt_baby(tokens: tuple[int], classes: int) -> Network:
     """
     _check("gpt_baby", tokens, classes, vocabulary=classes, most=256)
     return gpt(vocabulary=classes, most=256, width=384, layers=6, heads=6, bias=False, dropout=0.2)
-
-
-def llama_debug(tokens: tuple[int], classes: int) -> Network:
-    """The Llama 3 of torchtitan's `debugmodel`: 6 layers of width 256, a vocabulary of 2,048, 6,163,712 parameters.
-
-    Rotary positions with base 500,000, RMS norm, SwiGLU of width 768, no biases, and a head of its own.
-    """
-    width, hidden, layers, vocabulary = 256, 768, 6, 2048
-    _check("llama_debug", tokens, classes, vocabulary=vocabulary, most=2048)
-    stack: list[Layer] = [
-        Embedding(name=EMBEDDING, vocabulary=vocabulary, width=width, deviation=DEVIATION)
-    ]
-    for number in range(layers):
-        name = f"layer{number}"
-        stack += [
-            _added(
-                RmsNorm(name=f"{name}.attention_norm", width=width),
-                _dense(f"{name}.qkv", width, 3 * width, bias=False),
-                Attention(heads=16, rotary=500_000.0),
-                _dense(f"{name}.attention_out", width, width, bias=False, layers=layers),
-            ),
-            _added(
-                RmsNorm(name=f"{name}.feed_forward_norm", width=width),
-                _dense(f"{name}.gate_up", width, 2 * hidden, bias=False),
-                SwiGlu(),
-                _dense(f"{name}.down", hidden, width, bias=False, layers=layers),
-            ),
-        ]
-    stack += [
-        RmsNorm(name="norm", width=width),
-        _dense("head", width, vocabulary, bias=False),
-    ]
-    return Network(tuple(stack))
 
 
 def gpt(
