@@ -40,7 +40,7 @@ def test_it_needs_a_framework_and_a_batch_that_can_be_split(
     with pytest.raises(ConfigError, match=words):
         expanded(batch_size=8)
     monkeypatch.setitem(FRAMEWORKS, "jax", replace(FRAMEWORKS["jax"], offers=()))
-    words = "jax does not have training.accumulation: use it with chainer, pytorch, tensorflow, h"
+    words = "jax does not have training.accumulation: use it with pytorch, tensorflow, h"
     with pytest.raises(ConfigError, match=words):
         expanded(batch_size=6)
 

@@ -67,7 +67,7 @@ def test_a_cell_of_before_there_were_optimizers_is_the_same_one() -> None:
         (
             "numpy",
             {"optimizer": "adamw"},
-            "numpy does not have optimizer adamw: use it with chainer, py",
+            "numpy does not have optimizer adamw: use it with pytorch, ",
         ),
         ("jax", {"accelerator": "cuda"}, "jax has no environment for accelerator cuda: use accele"),
         (
@@ -78,7 +78,7 @@ def test_a_cell_of_before_there_were_optimizers_is_the_same_one() -> None:
         (
             "numpy",
             {"model": "gpt_baby"},
-            "numpy does not have the layers of models that learn from tokens: use it with chainer, pytorch",
+            "numpy does not have the layers of models that learn from tokens: use it with pytorch, ",
         ),
     ],
 )

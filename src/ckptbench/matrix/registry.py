@@ -98,7 +98,6 @@ FRAMEWORKS = Registry(
             launcher="mpiexec",
             formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
             omissions=("position", "momentum", "random", "statistics", "first_update"),
-            offers=("adamw", "tokens", ACCUMULATION),
             unfolds=True,
             label="Chainer",
             color="#D55E00",

@@ -21,21 +21,17 @@ from ckptbench.common.shared_memory import MPICH, forget_names, named_segments, 
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.chainer.network import ATTRIBUTES, Model
 from ckptbench.frameworks.contract import (
-    SECOND_MOMENT,
-    AdamW,
     Arrays,
     Format,
     Framework,
-    Optimizer,
     Sgd,
     Tensor,
     TrainSpec,
     left_out,
-    parts_of,
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.matrix.networks.layers import Network, is_decayed
+from ckptbench.matrix.networks.layers import Network
 from ckptbench.world.ranks import RankContext
 
 LEFT_BEHIND_SECONDS = 600.0
@@ -73,11 +69,8 @@ def _load_hdf5(framework: Chainer, path: Path) -> None:
         chainer.serializers.HDF5Deserializer(file).load(framework.serialized)
 
 
-SLOTS: dict[type[Optimizer], dict[str, str]] = {
-    Sgd: {"v": ""},
-    AdamW: {"m": "", "v": SECOND_MOMENT},
-}
-"""Chainer's own names of an optimizer's slots, each with what stands behind the parameter's name in that of the tensor."""
+SLOT = "v"
+"""Chainer's name of the momentum."""
 
 
 class Chainer(Framework):
@@ -132,14 +125,11 @@ class Chainer(Framework):
         return framework
 
     def build(self, spec: TrainSpec) -> None:
-        self._network, optimizer = spec.network, spec.optimizer
-        self._accumulation = spec.accumulation
+        assert isinstance(spec.optimizer, Sgd)
+        self._network = spec.network
         self._model = Model(spec.network, spec.weights)
         self._model.to_device(self._device)
-        self._slots = SLOTS[type(optimizer)]
-        self._optimizer = (
-            self._sgd(optimizer) if isinstance(optimizer, Sgd) else self._adamw(optimizer)
-        )
+        self._optimizer = self._sgd(spec.optimizer)
         for parameter in self._model.params():
             # Chainer itself would make the slots only in the first update.
             parameter.update_rule._init_states(parameter)
@@ -151,17 +141,6 @@ class Chainer(Framework):
         optimizer.setup(self._model)
         if settings.weight_decay:
             optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(settings.weight_decay))
-        return optimizer
-
-    def _adamw(self, settings: AdamW) -> Any:
-        """Chainer's Adam decays by its own rate, which it does not multiply by the learning rate."""
-        optimizer = chainer.optimizers.Adam(
-            settings.learning_rate, settings.beta1, settings.beta2, settings.epsilon
-        )
-        optimizer.setup(self._model)
-        for name in filter(is_decayed, self._network.parameters()):
-            rate = settings.learning_rate * settings.weight_decay
-            self._variable(name).update_rule.hyperparam.weight_decay_rate = rate
         return optimizer
 
     def _data_parallel(self, optimizer: Any) -> Any:
@@ -177,36 +156,24 @@ class Chainer(Framework):
 
     def step(self, inputs: Inputs, labels: NDArray[np.int64]) -> float:
         self._model.cleargrads()
-        losses = [
-            self._backward(inputs[part], labels[part], len(labels))
-            for part in parts_of(len(labels), self._accumulation)
-        ]
+        targets = self._device.send(labels)
+        loss = functions.softmax_cross_entropy(self._model(self._images(inputs)), targets)
+        loss.backward()
         if self.average is not None:
             self.average([parameter.grad for _, parameter in sorted(self._model.namedparams())])
         if self.before_update is not None:
             self.before_update()
         self._optimizer.update()
         # Reading the loss waits for the whole stream, the update included.
-        return sum(float(loss.array) for loss in losses)
-
-    def _backward(self, inputs: Inputs, labels: NDArray[np.int64], samples: int) -> Any:
-        """Add the gradients of a part of a batch of so many samples. Returns its share of the loss."""
-        logits, targets = self._model(self._inputs(inputs)), self._device.send(labels).ravel()
-        loss = functions.softmax_cross_entropy(logits.reshape(-1, logits.shape[-1]), targets)
-        share = len(labels) / samples * loss
-        share.backward()
-        return share
+        return float(loss.array)
 
     def predict(self, inputs: Inputs) -> NDArray[np.float32]:
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            return _to_host(self._model(self._inputs(inputs)).array)
+            return _to_host(self._model(self._images(inputs)).array)
 
-    def _inputs(self, inputs: Inputs) -> Any:
-        """Images with the channels first, or tokens."""
-        is_image = inputs.ndim == 4
-        return self._device.send(
-            np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) if is_image else inputs
-        )
+    def _images(self, inputs: Inputs) -> Any:
+        """With the channels first."""
+        return self._device.send(np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)))
 
     def barrier(self) -> None:
         self._communicator.mpi_comm.Barrier()
@@ -223,8 +190,8 @@ class Chainer(Framework):
         return _State(self._model, self._optimizer)
 
     def momentum_scale(self) -> float:
-        """MomentumSGD keeps v = momentum * v - learning_rate * g. Adam keeps the moments as they are."""
-        return float(-1 / self._optimizer.lr) if self._slots is SLOTS[Sgd] else 1.0
+        """MomentumSGD keeps v = momentum * v - learning_rate * g."""
+        return float(-1 / self._optimizer.lr)
 
     def held(self) -> Arrays:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
@@ -232,8 +199,7 @@ class Chainer(Framework):
             **{f"model/{name}": _to_host(variable.array) for name, variable in parameters.items()},
             **{f"model/{name}": statistics for name, statistics in self._buffers().items()},
             **{
-                f"optimizer/{name}{suffix}": _to_host(variable.update_rule.state[slot])
-                for slot, suffix in self._slots.items()
+                f"optimizer/{name}": _to_host(variable.update_rule.state[SLOT])
                 for name, variable in parameters.items()
             },
             "optimizer/steps": np.asarray(self._optimizer.t, np.int64),
@@ -254,24 +220,20 @@ class Chainer(Framework):
         for name, parameter in self._model.namedparams():
             if id(parameter) not in known:
                 raise left_out(f"the chain has the parameter {name}, which the network has not")
-            if parameter.update_rule.state.keys() != self._slots.keys():
+            if parameter.update_rule.state.keys() != {SLOT}:
                 names = ", ".join(sorted(parameter.update_rule.state))
                 raise left_out(f"the optimizer has the slots {names} of {name}")
         return [
             *(self._weights(f"model/{name}", variable) for name, variable in parameters.items()),
-            *(
-                self._slot(f"optimizer/{name}{suffix}", each, slot)
-                for slot, suffix in self._slots.items()
-                for name, each in parameters.items()
-            ),
+            *(self._slot(f"optimizer/{name}", each) for name, each in parameters.items()),
             self._counter(),
         ]
 
     def _weights(self, name: str, parameter: Any) -> Tensor:
         return self._tensor(name, lambda: parameter.array)
 
-    def _slot(self, name: str, parameter: Any, slot: str) -> Tensor:
-        return self._tensor(name, lambda: parameter.update_rule.state[slot])
+    def _slot(self, name: str, parameter: Any) -> Tensor:
+        return self._tensor(name, lambda: parameter.update_rule.state[SLOT])
 
     def _tensor(self, name: str, memory: Callable[[], Any]) -> Tensor:
         """A tensor whose array, NumPy's or CuPy's, is what `memory` returns."""
