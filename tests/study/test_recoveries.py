@@ -21,7 +21,7 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NO_FORMAT
-from ckptbench.runs.events import Digest, Event, Regroup, SaveFailed
+from ckptbench.runs.events import Digest, Event, Regroup
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.trace import whole_events
 
@@ -70,7 +70,7 @@ def test_every_failure_struck_and_cost_something(done: Checkout) -> None:
 
 @pytest.mark.parametrize(
     ("failures", "kinds"),
-    [("seeded_1", ["damage", "kill", "hang"]), ("seeded_2", ["kill", "kill", "slow"])],
+    [("seeded_1", ["damage", "kill", "hang"]), ("seeded_2", ["kill", "kill", "hang"])],
 )
 def test_training_survives_failures_of_every_kind(
     done: Checkout, failures: str, kinds: list[str]
@@ -95,23 +95,14 @@ def test_a_lost_rank_is_replaced_and_one_lost_meanwhile_has_all_start_again(done
     assert (lineage["never_seen"], lineage["seen_twice"]) == (0, 0)
 
 
-def test_ranks_whose_disk_is_broken_are_lost_in_a_save(done: Checkout) -> None:
-    failure, _ = of(done, "failures", "ulfm", "broken").to_dict("records")
-    assert (failure["kind"], failure["from_step"]) == ("io_error", 20)
-    assert failure["ranks_after"] == 2
-    (folder,) = (done.folder / "results" / "runs").glob("*-listed_name_broken-ulfm-rep0")
-    (failed,) = (e for e in whole_events(trace_path(folder, 0)) if isinstance(e, SaveFailed))
-    assert "Input/output error" in failed.error
-
-
 def test_a_loss_after_the_last_step_is_noticed_and_the_test_set_is_evaluated_whole(
     done: Checkout,
 ) -> None:
-    _, last = of(done, "failures", "ulfm", "broken").to_dict("records")
+    _, last = of(done, "failures", "ulfm", "at_the_end").to_dict("records")
     # Rank 1 may begin its save, and be lost, before rank 0, whose clock counts, has written down that step 40 is done.
     assert last["step"] in (39, 40)
     assert last["from_step"] == 40
-    evaluated = of(done, "evaluations", "ulfm", "broken").groupby("epoch")["samples"].sum()
+    evaluated = of(done, "evaluations", "ulfm", "at_the_end").groupby("epoch")["samples"].sum()
     assert evaluated.tolist() == [64, 64]
 
 

@@ -23,6 +23,7 @@ from ckptbench.common import clock as clocks
 from ckptbench.common.clock import Instant, clock, day_ns, follow
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
+from ckptbench.failures import fault_injector
 from ckptbench.failures.fault_injector import OVER, READY, FaultInjector, Orders, Told
 from ckptbench.failures.recovery.contract import Loss
 from ckptbench.launch.allocation import read_allocation
@@ -245,7 +246,7 @@ def test_what_the_launcher_saw_stays_in_its_order(
 def orders(folder: Path, attempt: int, **failure: object) -> Orders:
     return Orders(
         pid=os.getpid(), nodes=("here",), attempt=attempt, journal=strikes_path(folder, 0),
-        failures={0: Failure(rank=0, kind="io_error", lasts_s=0.01, **failure)}, token="-", near=(), told=Instant.now(),
+        failures={0: Failure(rank=0, kind="hang", lasts_s=0.01, **failure)}, token="-", near=(), told=Instant.now(),
     )  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -262,7 +263,9 @@ def strike(own: Orders, *told: Told | Callable[[], Told]) -> None:
         time.sleep(timeout)
         return None
 
-    FaultInjector(own, listen).run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fault_injector, "_send", lambda *_: None)  # the victim is this process
+        FaultInjector(own, listen).run()
 
 
 @pytest.mark.parametrize("seconds", [-HOUR_S, HOUR_S])

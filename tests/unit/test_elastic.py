@@ -98,9 +98,3 @@ def test_a_failure_before_this_attempt_explains_no_loss_to_another_launcher(
     assert Elastic().after(loss(1), struck_plan) == Verdict.GO_ON
     resumed = dataclasses.replace(struck_plan, strikes=1)
     assert Elastic().after(loss(1), resumed) == Verdict.GIVE_UP
-
-
-def test_a_slow_rank_explains_no_loss(struck_plan: Plan) -> None:
-    met(struck_plan, 0, 1, 2)
-    struck(struck_plan, 0, kind="slow")
-    assert Elastic().after(loss(1), struck_plan) == Verdict.GIVE_UP

@@ -176,7 +176,7 @@ def test_ranks_that_join_while_another_failure_lasts_count_with_that_one(tmp_pat
     run.regroup([0, 1], step=4, reached={0: 4, 1: 4})
     began = run.now
     run.steps(4, 6)
-    run.strike(0, "slow")
+    run.strike(0, "hang")
     run.steps(6, 10, seconds=1.25)
     run.start([2], began=began)
     run.regroup([0, 1, 2], step=10, reached={0: 10, 1: 10, 2: 0}, agreed_s=0.25, ready_s=0.5)

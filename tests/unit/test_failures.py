@@ -104,7 +104,6 @@ def test_a_failure_that_strikes_nobody_is_refused(victim: dict[str, int]) -> Non
         ({"rank": 0, "step": 1, "second": 1.0}, "at a second or at a step"),
         ({"rank": 0, "step": 1, "moment": "recovery"}, "neither second nor step"),
         ({"rank": 0, "second": 1.0, "moment": "save"}, "has no moment save"),
-        ({"node": 0, "step": 1, "kind": "io_error"}, "io_error strikes one rank: give rank"),
     ],
 )
 def test_a_failure_has_one_victim_and_one_time(fields: dict[str, int], words: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -91,38 +90,6 @@ def test_a_victim_that_hangs_goes_on_afterwards(tmp_path: Path) -> None:
     strike, struck = (event for event in journal(tmp_path) if isinstance(event, Strike | Struck))
     assert struck.monotonic_ns - strike.monotonic_ns >= 0.3e9
     assert steps_done(tmp_path) == 50
-
-
-def test_a_victim_that_is_over_while_it_is_slow_waits_for_nothing(tmp_path: Path) -> None:
-    """Also of a failure that is still ahead."""
-    failures = [
-        Failure(step=3, rank=0, kind="slow", lasts_s=FOR_EVER),
-        Failure(second=FOR_EVER, rank=0),
-    ]
-    assert start(tmp_path, *failures, steps=50) == 0
-    assert next(e.ahead for e in journal(tmp_path) if isinstance(e, Rested)) == [1]
-
-
-def test_a_slow_victim_is_released_when_its_time_is_over(tmp_path: Path) -> None:
-    assert start(tmp_path, Failure(step=3, rank=0, kind="slow", lasts_s=0.3), steps=50) == 0
-    strike, struck = (event for event in journal(tmp_path) if isinstance(event, Strike | Struck))
-    assert struck.monotonic_ns - strike.monotonic_ns >= 0.3e9
-
-
-@pytest.mark.parametrize(("kind", "error"), [("full_disk", errno.EFBIG), ("io_error", errno.EIO)])
-def test_where_a_disk_fails_a_save_does_and_the_trace_goes_on(
-    tmp_path: Path, kind: str, error: int
-) -> None:
-    assert start(tmp_path, Failure(step=7, rank=0, kind=kind, lasts_s=600.0)) == 3
-    assert int((tmp_path / "failed").read_text()) == error
-    assert steps_done(tmp_path) == 10  # the save of step 5 was written
-    assert [strike.kind for strike in recorded_strikes(tmp_path)] == [kind]
-
-
-def test_a_disk_that_fails_for_a_while_is_written_to_afterwards(tmp_path: Path) -> None:
-    failure = Failure(step=6, rank=0, kind="io_error", lasts_s=0.01)
-    assert start(tmp_path, failure, steps=20) == 0
-    assert any(isinstance(event, Struck) for event in journal(tmp_path))
 
 
 def test_a_failure_strikes_once_and_seconds_go_on_while_nobody_runs(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from ckptbench.failures.recovery.contract import Loss, Verdict, going_on
 from ckptbench.failures.recovery.restart import Restart
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
+from ckptbench.runs.events import Event, Rested, Strike, Struck
 from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
+from ckptbench.runs.layout import strikes_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.strikes import await_lost_nodes, check_struck
 
 LISTED = PluginSpec("listed", (("name", "two"),))
-FAILURES = (Failure(step=4, rank=0), Failure(second=60.0, rank=0, kind="slow"))
+FAILURES = (Failure(step=4, rank=0), Failure(second=60.0, rank=0, kind="hang"))
 LOSS = Loss(ranks=(0,), how="rank-0 was killed by SIGKILL")
 
 
@@ -72,11 +72,6 @@ def test_a_loss_that_no_strike_explains_ends_the_run(plan: Plan) -> None:
     assert Restart().after(LOSS, plan) == Verdict.GIVE_UP
     journal(plan.run_folder, strike(0))
     assert Restart().after(LOSS, dataclasses.replace(plan, strikes=1)) == Verdict.GIVE_UP
-
-
-def test_a_slow_rank_explains_no_loss(plan: Plan) -> None:
-    journal(plan.run_folder, strike(1, "slow"))
-    assert Restart().after(LOSS, plan) == Verdict.GIVE_UP
 
 
 def test_without_any_version_the_next_attempt_begins_anew(plan: Plan) -> None:
@@ -138,37 +133,6 @@ def at(failure: int, second: int, kind: str, lasts_s: int = 2) -> tuple[Strike, 
     own = dataclasses.replace(strike(failure, kind), monotonic_ns=second * SECOND, unix_ns=second * SECOND)  # fmt: skip
     over = (second + lasts_s) * SECOND
     return own, dataclasses.replace(struck(failure), monotonic_ns=over, unix_ns=over)
-
-
-def write(path: Path, *events: Event) -> None:
-    recorder = Recorder(path)
-    for event in events:
-        recorder.write(event)
-    recorder.close()
-
-
-@pytest.mark.parametrize(
-    ("failed_s", "lost_s", "noticed"),
-    [(21, 30, True), (21, None, True), (None, 21, True), (None, 40, False), (19, 40, False)],
-)
-def test_a_disk_that_could_not_be_written_to_must_have_failed_a_save(
-    plan: Plan, failed_s: int | None, lost_s: int | None, noticed: bool
-) -> None:
-    """A loss by something else later tells nothing of it."""
-    of_disk = Failure(step=4, rank=0, kind="io_error")
-    struck_plan = dataclasses.replace(plan, failures=(of_disk, Failure(step=8, rank=0)))
-    journal(plan.run_folder, *at(0, 20, "io_error"), *at(1, 40, "kill"), rested())
-    if failed_s is not None:
-        failed = SaveFailed(step=5, at_ns=failed_s * SECOND, error="OSError")
-        write(trace_path(plan.run_folder, 0), failed)
-    if lost_s is not None:
-        lost = Lost(attempt=1, ranks=[0], how="dead", unix_ns=lost_s * SECOND)
-        write(plan.run_folder / LAUNCHER_TRACE, lost)
-    if noticed:
-        check_struck(struck_plan, [0, 0], [0])
-    else:
-        with pytest.raises(LaunchError, match="no write failed"):
-            check_struck(struck_plan, [0, 0], [0])
 
 
 def test_a_hang_that_has_passed_explains_no_loss(plan: Plan) -> None:

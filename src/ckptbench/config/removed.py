@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 LAST_WITH = "0.1"
 """The last version that had all of these."""
+_KINDS = dict.fromkeys(("slow", "full_disk", "io_error"), "use kill, hang or damage")
 REMOVED: Mapping[str, Mapping[str, str]] = {
     "dataset": {
         "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"
@@ -15,6 +16,8 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "googlenet_aux": "use googlenet",
         "llama_debug": "use gpt_baby, or gpt2 for a large state",
     },
+    "kind": _KINDS,
+    "faults": _KINDS,
     "recovery": {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },

@@ -7,24 +7,19 @@ before it comes. It ends with the rank.
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from ckptbench.common.clock import Instant, clock, day_ns, follow
-from ckptbench.common.footprint import descendants
-from ckptbench.common.held_syncs import answer
 from ckptbench.common.processes import living_with
 from ckptbench.common.removal import make_way
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
@@ -36,10 +31,6 @@ from ckptbench.world.variables import TOKEN, rank_of
 READY, OVER = "ready", "over"
 """What an injector says when it can strike, and when it will strike no more and has written all of its journal. A rank says
 OVER when it has nothing more to tell."""
-TURN_S = 0.02
-"""A slow victim is stopped for so long, and then runs for so long."""
-GROWTH_BYTES = 2**20
-"""By how much files may still grow on a full disk: less than a checkpoint, more than a trace."""
 DYING_S = 60.0
 """How long a killed process may take to be gone. One that writes to a disk finishes that first."""
 
@@ -74,8 +65,6 @@ class Orders:
     """Folders that are lost with the node."""
     told: Instant
     """By the rank, whose time of day the injector has too."""
-    holds_syncs: bool = False
-    """Whether the rank holds its syncs, for the injector to answer. Their descriptor follows."""
 
 
 class FaultInjector:
@@ -94,7 +83,6 @@ class FaultInjector:
         self._journal = Recorder(orders.journal)
         self._listen = listen
         self._unheard = deque[Told]()
-        self._syncs_fail = False
         self._is_over = False
         self._schedule()
 
@@ -179,43 +167,8 @@ class FaultInjector:
                 _send(victims, signal.SIGSTOP)
                 self._wait(failure.lasts_s)
                 _send(victims, signal.SIGCONT)
-            case "full_disk":
-                self._fill(victims, failure.lasts_s)
-            case "io_error":
-                self._syncs_fail = True
-                self._wait(failure.lasts_s)
-                self._syncs_fail = False
-            case "slow":
-                end = time.monotonic() + failure.lasts_s
-                while time.monotonic() < end and not self._is_over:
-                    _send(victims, signal.SIGSTOP)
-                    self._wait(TURN_S)
-                    _send(victims, signal.SIGCONT)
-                    self._wait(TURN_S)
         over_ns = clock()
         self._journal.write(Struck(failure=number, monotonic_ns=over_ns, unix_ns=day_ns(over_ns)))
-
-    def fails(self, path: Path) -> bool:
-        """Whether a sync of this file fails now. Those of traces, which lie in the run folder itself, never do."""
-        return self._syncs_fail and path.parent != self._orders.journal.parent
-
-    def _fill(self, victims: list[int], seconds: float) -> None:
-        """Have the kernel refuse to let files of the victims and of their children grow, as where a disk is full.
-
-        Files as long as those of the run folder, and GROWTH_BYTES more, may still be written: the trace must go on.
-        """
-        longest = max(path.stat().st_size for path in self._orders.journal.parent.glob("*.jsonl"))
-        before = {}
-        children = [child for victim in victims for child in descendants(f"/proc/{victim}")]
-        for pid in {*victims, *children}:
-            with suppress(ProcessLookupError):
-                limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, (longest + GROWTH_BYTES, limits[1]))
-                before[pid] = limits
-        self._wait(seconds)
-        for pid, limits in before.items():
-            with suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
     def _victims(self, failure: Failure) -> list[int]:
         if failure.rank is not None:
@@ -270,17 +223,12 @@ def main() -> None:
 
     follow(orders.told)
     injector = FaultInjector(orders, listen)
-    if orders.holds_syncs:
-        syncs = recv_handle(line)
-        threading.Thread(target=answer, args=(syncs, injector.fails), daemon=True).start()
     with suppress(BrokenPipeError):  # the rank has ended
         line.send(READY)
         injector.run()
         if not wait([rank], 0):
             injector.rest()
         line.send(OVER)
-    if orders.holds_syncs:  # the last saves may be written yet
-        wait([rank])
 
 
 if __name__ == "__main__":

@@ -8,15 +8,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
-from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import NoReturn, Self
 
 from ckptbench.common.clock import Instant, clock
 from ckptbench.common.errors import CkptbenchError
-from ckptbench.common.held_syncs import hold_syncs
 from ckptbench.common.memory_kills import MemoryKills, ended
-from ckptbench.common.remedies import cause
 from ckptbench.failures import fault_injector
 from ckptbench.failures.fault_injector import OVER, Orders, Told
 from ckptbench.runs.events import Strike
@@ -85,7 +82,6 @@ class InjectorClient:
             token=os.environ[TOKEN],
             near=tuple(near),
             told=Instant.now(),
-            holds_syncs=any(failure.kind == "io_error" for failure in own.values()),
         )
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.
@@ -103,8 +99,6 @@ class InjectorClient:
         client = cls(injector, line, list(orders.failures.values()))
         # Not in the command, which every user of the host can read: the token is a secret.
         client._send(orders)
-        if orders.holds_syncs:
-            _hand_over_syncs(line, injector.pid)
         if attempt > 1 or comes_again:
             client.recovering()
         return client
@@ -134,7 +128,7 @@ class InjectorClient:
             self._tell("recovery", None)
 
     def close(self) -> None:
-        """Nothing more will be told. What is still due does not come. The injector goes on to answer syncs that are held.
+        """Nothing more will be told. What is still due does not come.
 
         Raises CkptbenchError if it does not finish in time.
         """
@@ -188,16 +182,3 @@ class InjectorClient:
         assert self._injector is not None
         how = ended(self._injector.wait(), self._kills)
         return CkptbenchError(f"the injector of this rank {how}; see above")
-
-
-def _hand_over_syncs(line: Connection, injector: int) -> None:
-    """Hold the syncs of this process, and of all that it starts from now on, for its injector to answer."""
-    try:
-        syncs = hold_syncs()
-    except OSError as error:
-        raise CkptbenchError(
-            f"failures of the kind io_error need seccomp's notifications (Linux 5.7), which are not to be had here ({cause(error)}): "
-            "use another machine, or the kind full_disk"
-        ) from error
-    send_handle(line, syncs, injector)
-    os.close(syncs)

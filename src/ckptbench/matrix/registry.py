@@ -368,14 +368,9 @@ def formats_of(framework: str, strategy: str) -> tuple[str, ...]:
 FAILURE_KINDS = {
     "kill": "SIGKILL. A `node` that is killed loses all its ranks, and its levels of storage",
     "hang": "SIGSTOP, and SIGCONT after `lasts_s` seconds",
-    "slow": "stopped for half of the next `lasts_s` seconds, 20 ms at a time",
-    "full_disk": "its files cannot grow for `lasts_s` seconds (RLIMIT_FSIZE), but small ones: the checkpoint must be larger than the run's traces and 1 MiB",
-    "io_error": "`fsync` fails with EIO for `lasts_s` seconds, but not on files directly in the run folder (Linux 5.7 or newer)",
     "damage": "SIGKILL, and one byte of the newest version is changed before the restart",
 }
 """What a failure does to its victim."""
-UNWRITABLE = ("full_disk", "io_error")
-"""The kinds that show in a write alone: they have happened once a save has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

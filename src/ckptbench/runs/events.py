@@ -291,7 +291,7 @@ class Strike:
 
     moment: ClassVar = "in an injector's journal, just before"
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
-    kind: Annotated[str, "`kill`, `hang`, `slow`, `full_disk`, `io_error` or `damage`"]
+    kind: Annotated[str, "`kill`, `hang` or `damage`"]
     attempt: Annotated[int, "that it strikes, from 1"]
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]

@@ -35,15 +35,11 @@ class Failure:
     """The victims: all ranks of a node. Nodes are counted in the order of their ranks."""
     kind: str = "kill"
     lasts_s: float = 5.0
-    """For how long the victim hangs, is slow, or cannot write."""
+    """For how long the victim hangs."""
 
     def __post_init__(self) -> None:
         if (self.rank is None) == (self.node is None):
             raise ConfigError("a failure strikes a rank or a node: name one of them")
-        if self.kind == "io_error" and self.node is not None:
-            raise ConfigError(
-                "a failure of the kind io_error strikes one rank: give rank in place of node"
-            )
         if self.moment == "recovery":
             if (self.second, self.step) != (None, None):
                 raise ConfigError(

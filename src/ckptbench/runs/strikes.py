@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.matrix.registry import UNWRITABLE
-from ckptbench.runs.events import Event, Lost, Rested, SaveFailed, Strike, Struck
-from ckptbench.runs.layout import LAUNCHER_TRACE, STRIKES, strikes_path, trace_path
+from ckptbench.runs.events import Event, Rested, Strike, Struck
+from ckptbench.runs.layout import STRIKES, strikes_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.trace import whole_events
 
@@ -63,42 +61,11 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
             f"{said} did not strike: what it waits for never came. In the list of failures, name steps that the run reaches "
             "(and saves, if moment is save), and a recovery only after another failure"
         )
-    _check_writes(plan)
     untold = set(range(len(victims))) - begun - ahead
     if lost := sorted(number for number in untold if victims[number] in survivors):
         raise LaunchError(
             f"the failures {lost} did not strike: their injectors tell nothing of them"
         )
-
-
-def _check_writes(plan: Plan) -> None:
-    """Raises LaunchError where a disk could not be written to and no write has failed."""
-    strikes = [each for each in recorded_strikes(plan.run_folder) if each.kind in UNWRITABLE]
-    ends_ns = [*(following.monotonic_ns for following in strikes[1:]), math.inf]
-    for strike, until_ns in zip(strikes, ends_ns, strict=False):
-        if not _stopped_a_write(strike, until_ns, plan):
-            raise LaunchError(
-                f"failure {strike.failure} ({strike.kind}) struck, and no write failed: let it last until a checkpoint is written"
-                + (" that is larger than 1 MiB" if strike.kind == "full_disk" else "")
-            )
-
-
-def _stopped_a_write(strike: Strike, until_ns: float, plan: Plan) -> bool:
-    """Whether a save failed from this strike on. Where a rank was lost meanwhile, it may have had no time to tell."""
-    victim = plan.failures[strike.failure].rank
-    ranks = range(plan.cell.ranks) if victim is None else [victim]
-    traces = [trace_path(plan.run_folder, rank) for rank in ranks]
-    over_ns = have_passed(plan.run_folder).get(strike.failure, math.inf) + NOTICED_NS
-    return any(
-        strike.monotonic_ns < event.at_ns < until_ns
-        for path in traces
-        for event in whole_events(path)
-        if isinstance(event, SaveFailed)
-    ) or any(
-        strike.unix_ns < event.unix_ns < over_ns
-        for event in whole_events(plan.run_folder / LAUNCHER_TRACE)
-        if isinstance(event, Lost)
-    )
 
 
 def await_lost_nodes(plan: Plan) -> None:

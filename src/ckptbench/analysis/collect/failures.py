@@ -38,7 +38,7 @@ FAILURES = Table(
     (
         RUN,
         Column("failure", "integer", "1", "its number in the trace of failures, from 0"),
-        Column("kind", "text", "", "kill, hang, slow, full_disk, io_error or damage"),
+        Column("kind", "text", "", "kill, hang or damage"),
         Column("victim", "text", "", "the rank or the node"),
         Column("stage", "text", "", "of a checkpoint, at which it struck; empty at another moment"),
         Column("attempt", "integer", "1", "that it struck, from 1"),

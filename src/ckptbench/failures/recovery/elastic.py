@@ -65,7 +65,7 @@ class Elastic(Recovery):
         )
 
     def _explains(self, strike: Strike, rank: int, plan: Plan) -> bool:
-        if strike.kind == "slow" or (strike.failure, rank) in self._explained:
+        if (strike.failure, rank) in self._explained:
             return False
         return plan.failures[strike.failure].rank in (rank, None)  # without one: a node
 

@@ -18,7 +18,7 @@ class Restart(Recovery):
     """The half that the launcher calls. Every rank ends with the others."""
 
     def after(self, loss: Loss, plan: Plan) -> Verdict:
-        causes = [each for each in possible_causes(loss, plan) if each.kind != "slow"]
+        causes = possible_causes(loss, plan)
         if not causes:
             return Verdict.GIVE_UP
         log.info("failure %d has struck, as planned: %s", causes[-1].failure, causes[-1].kind)
