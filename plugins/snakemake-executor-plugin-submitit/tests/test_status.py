@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,17 @@ def test_jobs_that_wait_for_a_person_are_named_once_with_the_command(tmp_path: P
     watch.hold("3")
     assert watch.round() == {}
     assert watch.round() == {}
+    watch.cluster.states["0"] = waiting("PartitionDown", "`look 0`")
+    watch.cluster.states["3"] = dataclasses.replace(waiting("", "`resume 3`"), words="SUSPENDED")
+    for _ in range(2):
+        assert watch.round() == {}
+    watch.cluster.states["0"] = waiting("JobHeldUser", "`release 0`")
+    assert watch.round() == {}
     assert watch.logger.lines == [
         "fake job 0 and 2 more will not start by itself: PENDING (JobHeldUser). `release 0`.",
         "fake job 3 will not start by itself: PENDING (JobHeldUser). `release 3`.",
+        "fake job 0 will not start by itself: PENDING (PartitionDown). `look 0`.",
+        "fake job 3 will not go on by itself: SUSPENDED. `resume 3`.",
     ]
 
 

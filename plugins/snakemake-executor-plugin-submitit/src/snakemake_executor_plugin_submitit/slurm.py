@@ -92,6 +92,7 @@ class SlurmExecutor(slurm.SlurmExecutor):
             for pickle in pickles:
                 pickle.unlink()
             raise
+        SlurmJob.watcher.forget(array.job_id)  # its jobs are followed, not the array itself
         jobs = [SlurmJob(self.folder, f"{array.job_id}_{index}") for index in range(len(pickles))]
         for job, pickle in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickle, "submitted_pickle")
