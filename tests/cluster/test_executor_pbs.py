@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -127,6 +128,23 @@ def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
     interrupt(process)
     assert workflow.wait(process) == 1
     assert poll(lambda: not active(workflow.job_ids())), active(workflow.job_ids())
+
+
+def test_a_held_array_is_named_with_the_command_that_lets_it_go(tmp_path: Path) -> None:
+    """Its jobs have the variables of both `-v`, and a shell that takes commands."""
+    said = "echo $A $B $($SHELL -c 'echo heard') > {output}"
+    snakefile = re.sub('shell: ".*"', f'shell: "{said}"', HELD)
+    workflow = Workflow(tmp_path, snakefile, "pbs")
+    process = workflow.start("--submitit-options", 'extra=["-h", "-v A=1", "-v B=2"]')
+    words = (
+        r"job (?:\S+) and 1 more will not start by itself: PENDING.*\. `(qrls -h u \S+)` lets it"
+    )
+    release = workflow.wait_for_text(words)
+    check(shlex.split(release), {})
+    assert workflow.wait(process) == 0, workflow.text()
+    made = [(tmp_path / "out" / name).read_text() for name in "01"]
+    assert made == ["1 2 heard\n"] * 2
+    assert workflow.text().count("will not start by itself") == 1
 
 
 def test_a_refused_job_fails_with_the_words_of_pbs(tmp_path: Path) -> None:
