@@ -1,6 +1,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import SnakemakeJob
@@ -130,6 +131,30 @@ def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
     made = directives(script(settings, tmp_path, mem_mb=100))
     assert {"mem=3GB", "signal=CONT@1"} <= made
     assert "mem=100MB" not in made
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "line"),
+    [
+        ("", "", ""),
+        ("", "ALL", ""),
+        ("export=ALL,A=1", "", "ALL,A=1"),
+        ("export=NONE", "", "TOKEN,KEY"),
+        ("export=PATH", "NONE", "PATH,TOKEN,KEY"),
+        ("", "NONE", "TOKEN,KEY"),
+    ],
+)
+def test_slurm_is_told_the_names_of_declared_variables_where_it_would_leave_them_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, variable: str, line: str
+):
+    monkeypatch.setenv("SBATCH_EXPORT", variable or "ALL")
+    settings = ExecutorSettings(cluster="slurm", options=[option] if option else [])
+    made = clusters.cluster(settings)
+    made.declared = {"TOKEN": "s3cr3t", "KEY": "k3y"}
+    executor: Any = made.executor(tmp_path, Allocation.of(SnakemakeJob(), settings))  # type: ignore[arg-type]
+    text = executor._make_submission_file_text(executor._submitit_command_str, "0")
+    assert re.findall(r"^#SBATCH --export=(.*)$", text, re.MULTILINE) == ([line] if line else [])
+    assert "s3cr3t" not in text
 
 
 def test_an_array_is_no_larger_than_the_cluster_and_the_user_allow(monkeypatch: pytest.MonkeyPatch):

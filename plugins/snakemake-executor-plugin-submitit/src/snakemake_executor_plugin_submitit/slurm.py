@@ -7,6 +7,7 @@ the job itself.
 
 import dataclasses
 import functools
+import os
 import re
 import shlex
 import subprocess
@@ -177,6 +178,10 @@ class Slurm(Cluster):
         valid = self.executor_class._valid_parameters()
         further = {key: specific.pop(key) for key in specific.keys() - valid}
         further = specific["additional_parameters"] | further
+        export = str(further.get("export", os.environ.get("SBATCH_EXPORT", "ALL")))
+        if self.declared and not export.upper().startswith("ALL"):
+            others = [] if export.upper() in ("NONE", "NIL") else [export]
+            further["export"] = ",".join([*others, *self.declared])
         if "no_requeue" in further:
             further.pop("requeue", None)
         if {"mem_per_cpu", "mem_per_gpu"} & specific.keys():
