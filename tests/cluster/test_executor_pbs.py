@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.commands import check, poll
-from tests.cluster.executor_workflow import Workflow, interrupt
+from tests.cluster.executor_workflow import Workflow, interrupt, look_for_secret
 from tests.cluster.pbs import Pbs
 from tests.cluster.pbs_user import PYTHON, path_with
 
@@ -145,6 +145,10 @@ def test_a_held_array_is_named_with_the_command_that_lets_it_go(tmp_path: Path) 
     made = [(tmp_path / "out" / name).read_text() for name in "01"]
     assert made == ["1 2 heard\n"] * 2
     assert workflow.text().count("will not start by itself") == 1
+
+
+def test_a_declared_variable_reaches_a_job_unseen(tmp_path: Path) -> None:
+    look_for_secret(tmp_path, "pbs")
 
 
 def test_a_refused_job_fails_with_the_words_of_pbs(tmp_path: Path) -> None:
