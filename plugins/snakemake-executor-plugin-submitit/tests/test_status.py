@@ -57,6 +57,13 @@ def test_an_error_is_told_in_the_words_of_the_exception(tmp_path: Path):
     assert watch.round() == {"0": "the command ended with status 3"}
 
 
+def test_a_job_that_slurm_does_not_requeue_says_what_to_do(tmp_path: Path):
+    watch = Watch(tmp_path)
+    trace = "subprocess.CalledProcessError: Command '['scontrol', 'requeue', '7']' returned non-zero exit status 1."
+    watch.jobs[0].finish("error", f"Traceback ...\n  line\n{trace}\n")
+    assert str(watch.round()["0"]).startswith("Slurm did not take the job back before its time")
+
+
 def test_any_number_of_jobs_is_one_query(tmp_path: Path):
     watch = Watch(tmp_path, jobs=50)
     assert watch.round() == {}

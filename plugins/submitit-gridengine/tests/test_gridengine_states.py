@@ -4,6 +4,7 @@ names and numbers made short."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,15 @@ def test_the_letters_of_a_state(letters: str, state: str) -> None:
 def test_the_end_of_a_job(data: Path, job_id: str, state: str, reason: str) -> None:
     info = accounting.info(accounting.read((data / "qacct.txt").read_text())[job_id])
     assert (info["State"], info["Reason"]) == (state, reason)
+
+
+def test_a_job_that_may_not_run_again_says_so(data: Path) -> None:
+    """As recorded with FORBID_RESCHEDULE: an end like any other."""
+    text = (data / "qacct.txt").read_text()
+    refused = re.sub(r"exit_status( +)3\b", r"exit_status\g<1>99", text)
+    info = accounting.info(accounting.read(refused)["209"])
+    assert info["State"] == "FAILED"
+    assert info["Reason"].startswith("asked to run again (exit status 99), which this Grid Engine")
 
 
 @pytest.fixture
