@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 from snakemake_interface_executor_plugins.logging import LoggerExecutorInterface
 
@@ -27,9 +28,8 @@ class Lines:
         with suppress(BrokenPipeError):
             self._logger.warning(line)
 
-    def error(self, line: str) -> None:
-        with suppress(BrokenPipeError):
-            self._logger.error(line)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
 
 
 class Interrupts:
