@@ -41,25 +41,30 @@ class Interrupts:
 
     def watch(self) -> None:
         """Without effect outside of the main thread, and where SIGINT is somebody else's."""
-        here = threading.current_thread() is threading.main_thread()
-        if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._heard)
-            self._watches = True
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._watches = _set(self._heard)
 
     def ignore(self) -> None:
         """A second Ctrl-C would leave jobs behind."""
         if self._watches:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _set(signal.SIG_IGN)
 
     def over(self) -> None:
         """Returns when all is cancelled that was to be."""
         if self._canceller.ident is not None:
             self._canceller.join()
         if self._watches:
-            self._watches = False
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._watches = not _set(signal.default_int_handler)
 
     def _heard(self, signum: int, frame: FrameType | None) -> None:
         self.ignore()
         self._canceller.start()
         raise KeyboardInterrupt
+
+
+def _set(handler: Any) -> bool:
+    """Whether this thread may set what Ctrl-C does, as only the main one may."""
+    here = threading.current_thread() is threading.main_thread()
+    if here:
+        signal.signal(signal.SIGINT, handler)
+    return here

@@ -72,9 +72,8 @@ def remedy(pbs_id: str, record: Record, array: Record) -> str:
     `array`: of a subjob. It is held as a whole, and its subjobs show that in a second field only."""
     comment = record.get("comment", "").lower()
     state, delete = record["job_state"], f"`qdel {shlex.quote(pbs_id)}`"
-    kinds = (array | record).get("Hold_Types", "").strip("n") or array.get("Hold_Types", "").strip(
-        "n"
-    )
+    own, whole = (each.get("Hold_Types", "").strip("n") for each in (record, array))
+    kinds = own or whole
     if state == "H" or (state == "Q" and kinds):
         if _SUBSTATE_DEPENDS in (record.get("substate"), array.get("substate")):
             return ""
