@@ -13,6 +13,35 @@ from pathlib import Path
 
 from tests.cluster.commands import PATIENCE_S, poll
 
+SECRET = "s3cr3t'\"$HOME, x=y\\"
+LOOK = """
+    envvars: "TOKEN"
+    rule look:
+        output: "found"
+        resources: runtime=10, mem_mb=400
+        run:
+            import glob, os
+            found = [len(os.environ["TOKEN"])]
+            for path in glob.glob("/proc/[0-9]*/cmdline"):
+                try:
+                    found += [path] if b"s3cr" b"3t" in open(path, "rb").read() else []
+                except OSError:
+                    continue  # it has ended
+            open(output[0], "w").write(f"{found}")
+    """
+"""Writes how long a declared variable is, and in which commands on the node it stands."""
+
+
+def look_for_secret(folder: Path, cluster: str, *options: str) -> None:
+    """That a job has a declared variable, and that its value is in no command, file or line, whoever looks."""
+    workflow = Workflow(folder, LOOK, cluster)
+    assert workflow.run(*options, environment={"TOKEN": SECRET}) == 0, workflow.text()
+    assert (folder / "found").read_text() == f"[{len(SECRET)}]"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert [path for path in files if b"s3cr3t" in path.read_bytes()] == []
+    (run,) = (folder / ".snakemake" / "submitit").glob("2*")
+    assert run.stat().st_mode & 0o777 == 0o700
+
 
 class Workflow:
     """One folder and one Snakefile; each `start` is a Snakemake of its own."""

@@ -69,7 +69,7 @@ export PBS_CONF_FILE={conf}
 exec nsenter --target={namespace} --net --uts --mount --wdns="$PWD" "$program" "$@"
 """
 """A client's command, under the name of the program that it runs."""
-PROGRAMS = ("qsub", "qstat", "qdel", "qrerun", "qsig", "qmgr", "qselect", "pbsnodes")
+PROGRAMS = ("qsub", "qstat", "qdel", "qrerun", "qrls", "qsig", "qmgr", "qselect", "pbsnodes")
 
 SETTINGS = (
     *(f"create node {node} Mom={node},port={MOM_PORTS[node]}" for node in NODES),

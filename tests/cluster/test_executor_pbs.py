@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.commands import check, poll
-from tests.cluster.executor_workflow import Workflow, interrupt
+from tests.cluster.executor_workflow import Workflow, interrupt, look_for_secret
 from tests.cluster.pbs import Pbs
 from tests.cluster.pbs_user import PYTHON, path_with
 
@@ -127,6 +128,27 @@ def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
     interrupt(process)
     assert workflow.wait(process) == 1
     assert poll(lambda: not active(workflow.job_ids())), active(workflow.job_ids())
+
+
+def test_a_held_array_is_named_with_the_command_that_lets_it_go(tmp_path: Path) -> None:
+    """Its jobs have the variables of both `-v`, and a shell that takes commands."""
+    said = "echo $A $B $($SHELL -c 'echo heard') > {output}"
+    snakefile = re.sub('shell: ".*"', f'shell: "{said}"', HELD)
+    workflow = Workflow(tmp_path, snakefile, "pbs")
+    process = workflow.start("--submitit-options", 'extra=["-h", "-v A=1", "-v B=2"]')
+    words = (
+        r"job (?:\S+) and 1 more will not start by itself: PENDING.*\. `(qrls -h u \S+)` lets it"
+    )
+    release = workflow.wait_for_text(words)
+    check(shlex.split(release), {})
+    assert workflow.wait(process) == 0, workflow.text()
+    made = [(tmp_path / "out" / name).read_text() for name in "01"]
+    assert made == ["1 2 heard\n"] * 2
+    assert workflow.text().count("will not start by itself") == 1
+
+
+def test_a_declared_variable_reaches_a_job_unseen(tmp_path: Path) -> None:
+    look_for_secret(tmp_path, "pbs")
 
 
 def test_a_refused_job_fails_with_the_words_of_pbs(tmp_path: Path) -> None:

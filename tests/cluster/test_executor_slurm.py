@@ -18,7 +18,7 @@ import pytest
 
 from snakemake_executor_plugin_submitit.status import SHORTEST_POLL_SECONDS
 from tests.cluster.commands import PATIENCE_S, poll
-from tests.cluster.executor_workflow import Workflow, interrupt
+from tests.cluster.executor_workflow import Workflow, interrupt, look_for_secret
 
 pytestmark = pytest.mark.usefixtures("slurm")
 
@@ -230,6 +230,11 @@ def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
     interrupt(process)
     assert workflow.wait(process) == 1
     assert poll(lambda: not active(workflow.job_ids())), active(workflow.job_ids())
+
+
+@pytest.mark.parametrize("options", [(), ("--submitit-options", "export=NONE")])
+def test_a_declared_variable_reaches_a_job_unseen(tmp_path: Path, options: tuple[str, ...]) -> None:
+    look_for_secret(tmp_path, "slurm", *options)
 
 
 def test_ctrl_c_cancels_what_is_just_being_submitted(tmp_path: Path) -> None:

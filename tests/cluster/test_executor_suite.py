@@ -11,6 +11,7 @@ import pytest
 import snakemake.common.tests
 
 from snakemake_executor_plugin_submitit import ExecutorSettings
+from tests.cluster.executor_workflow import look_for_secret
 
 
 class Suite(snakemake.common.tests.TestWorkflowsLocalStorageBase):
@@ -30,6 +31,11 @@ class TestSlurm(Suite):
     cluster = "slurm"
     # A rule of the suite asks for 5 MB, in which no nested Snakemake fits.
     options = ("mem=500MB",)
+
+
+@pytest.mark.usefixtures("gridengine")
+def test_a_declared_variable_reaches_a_job_of_grid_engine_unseen(tmp_path: Path) -> None:
+    look_for_secret(tmp_path, "gridengine")
 
 
 @pytest.mark.usefixtures("pbs_client")

@@ -1,6 +1,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import SnakemakeJob
@@ -130,6 +131,30 @@ def test_an_option_wins_over_what_the_resources_say(tmp_path: Path):
     made = directives(script(settings, tmp_path, mem_mb=100))
     assert {"mem=3GB", "signal=CONT@1"} <= made
     assert "mem=100MB" not in made
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "line"),
+    [
+        ("", "", ""),
+        ("", "ALL", ""),
+        ("export=ALL,A=1", "", "ALL,A=1"),
+        ("export=NONE", "", "TOKEN,KEY"),
+        ("export=PATH", "NONE", "PATH,TOKEN,KEY"),
+        ("", "NONE", "TOKEN,KEY"),
+    ],
+)
+def test_slurm_is_told_the_names_of_declared_variables_where_it_would_leave_them_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, variable: str, line: str
+):
+    monkeypatch.setenv("SBATCH_EXPORT", variable or "ALL")
+    settings = ExecutorSettings(cluster="slurm", options=[option] if option else [])
+    made = clusters.cluster(settings)
+    made.declared = {"TOKEN": "s3cr3t", "KEY": "k3y"}
+    executor: Any = made.executor(tmp_path, Allocation.of(SnakemakeJob(), settings))  # type: ignore[arg-type]
+    text = executor._make_submission_file_text(executor._submitit_command_str, "0")
+    assert re.findall(r"^#SBATCH --export=(.*)$", text, re.MULTILINE) == ([line] if line else [])
+    assert "s3cr3t" not in text
 
 
 def test_an_array_is_no_larger_than_the_cluster_and_the_user_allow(monkeypatch: pytest.MonkeyPatch):
@@ -340,6 +365,32 @@ def test_accounting_that_is_off_is_asked_once_and_told(
         ("JobHeldUser", "scontrol release 4711"),
         ("launch failed requeued held", "scontrol release 4711"),
         ("launch_failed_requeued_held", "scontrol release 4711"),
+        ("job requeued in held state", "scontrol release 4711"),
+        ("JobHeldAdmin", "scontrol release 4711"),
+        ("JobHoldMaxRequeue", "scontrol release 4711"),
+        ("ReservationDeleted", "scontrol release 4711"),
+        ("PartitionConfig", "scancel 4711"),
+        ("BadConstraints", "scancel 4711"),
+        ("DependencyNeverSatisfied", "scancel 4711"),
+        ("QOSMaxGRESPerJob", "scancel 4711"),
+        ("QOSMaxMemoryPerNode", "scancel 4711"),
+        ("QOSMinCpuNotSatisfied", "scancel 4711"),
+        ("AssocGrpGRESMinutes", "scancel 4711"),
+        ("AssocGrpWallLimit", "scancel 4711"),
+        ("PartitionDown", "sinfo -R"),
+        ("PartitionInactive", "sinfo -R"),
+        ("ReqNodeNotAvail, UnavailableNodes:node3", "sinfo -R"),
+        ("ReqNodeNotAvail, May be reserved for other job", ""),
+        ("ReqNodeNotAvail, Reserved for maintenance", ""),
+        ("Reservation", ""),
+        ("Dependency", ""),
+        ("BeginTime", ""),
+        ("Licenses", ""),
+        ("QOSUsageThreshold", ""),
+        ("QOSMaxGRESPerUser", ""),
+        ("MaxMemoryPerAccount", ""),
+        ("AssocGrpGRESRunMinutes", ""),
+        ("JobArrayTaskLimit", ""),
         ("PartitionNodeLimit", "scancel 4711"),
         ("PartitionTimeLimit", "scancel 4711"),
         ("QOSMaxWallDurationPerJobLimit", "scancel 4711"),
@@ -351,8 +402,48 @@ def test_accounting_that_is_off_is_asked_once_and_told(
     ],
 )
 def test_a_reason_that_waits_for_a_person_comes_with_the_command(reason: str, command: str):
-    remedy = slurm_states.read_queue(f"4711|PENDING|{reason}\n")["4711"]["Remedy"]
+    remedy = slurm_states.read_queue(f"4711|PENDING|4294901756|{reason}\n")["4711"]["Remedy"]
     assert f"`{command}`" in remedy if command else not remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("REQUEUE_HOLD|0|None", "scontrol release 4711"),
+        ("SPECIAL_EXIT|0|None", "scontrol release 4711"),
+        ("RESV_DEL_HOLD|0|None", "scontrol release 4711"),
+        ("SUSPENDED|0|None", "scontrol resume 4711"),
+        ("SUSPENDED|4294901756|None", ""),
+        ("STOPPED|4294901756|None", "scancel --signal=CONT 4711"),
+        ("RUNNING|4294901756|None", ""),
+        ("COMPLETING|4294901756|NonZeroExitCode", ""),
+        ("CANCELLED|0|JobHeldUser", ""),
+    ],
+)
+def test_a_state_that_waits_for_a_person_comes_with_the_command(line: str, command: str):
+    """As squeue of Slurm 22.05 prints them."""
+    remedy = slurm_states.read_queue(f"4711|{line}\n")["4711"]["Remedy"]
+    assert f"`{command}`" in remedy if command else not remedy
+
+
+def test_slurms_accounting_is_not_asked_while_no_job_of_an_array_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The array itself, which squeue never lists, is no job."""
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\necho Submitted batch job 4711\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    queue = "4711_0|RUNNING|2|None\n4711_1|PENDING|1|Priority\n"
+    commands = Commands(monkeypatch, squeue=queue, sacct=RECORD)
+    settings = ExecutorSettings(cluster="slurm")
+    made = clusters.cluster(settings)
+    executor = made.executor(tmp_path / "run", Allocation.of(SnakemakeJob(), settings))  # type: ignore[arg-type]
+    jobs = executor.submit_array([abs, abs])
+    for _ in range(12):
+        made.query()
+    assert [job.job_id for job in jobs] == ["4711_0", "4711_1"]
+    assert commands.asked == ["squeue"] * 12
 
 
 @pytest.mark.parametrize(

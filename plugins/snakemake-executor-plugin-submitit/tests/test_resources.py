@@ -83,3 +83,14 @@ def test_a_setting_out_of_its_range_is_refused():
 @pytest.mark.parametrize("text", ["1e3", "1.50", "007", "NaN", "Infinity", "1E5", "-0"])
 def test_a_name_that_looks_like_a_number_stays_text(text: str):
     assert parse_options([f"qos={text}"], "here") == {"qos": text}
+
+
+def test_an_option_that_one_place_gives_twice_is_refused():
+    """Only the last would count. A rule's own stands above that of the settings."""
+    twice = ["extra=-v A=1", "queue=x", "extra=-v B=2"]
+    with pytest.raises(WorkflowError, match=r"--submitit-options: extra is given twice.*one list"):
+        ExecutorSettings(cluster="pbs", options=twice).check()
+    with pytest.raises(WorkflowError, match="options of train: mem_per_cpu is given twice"):
+        allocation(options="mem-per-cpu=1G mem_per_cpu=2G")
+    settings = ExecutorSettings(cluster="pbs", options=["extra=-p 1"])
+    assert allocation(settings=settings, options="extra=-p2").options == ("extra=-p 1", "extra=-p2")

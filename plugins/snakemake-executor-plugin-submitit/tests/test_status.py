@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,13 @@ def test_an_error_is_told_in_the_words_of_the_exception(tmp_path: Path):
     assert watch.round() == {"0": "the command ended with status 3"}
 
 
+def test_a_job_that_slurm_does_not_requeue_says_what_to_do(tmp_path: Path):
+    watch = Watch(tmp_path)
+    trace = "subprocess.CalledProcessError: Command '['scontrol', 'requeue', '7']' returned non-zero exit status 1."
+    watch.jobs[0].finish("error", f"Traceback ...\n  line\n{trace}\n")
+    assert str(watch.round()["0"]).startswith("Slurm did not take the job back before its time")
+
+
 def test_any_number_of_jobs_is_one_query(tmp_path: Path):
     watch = Watch(tmp_path, jobs=50)
     assert watch.round() == {}
@@ -76,9 +84,17 @@ def test_jobs_that_wait_for_a_person_are_named_once_with_the_command(tmp_path: P
     watch.hold("3")
     assert watch.round() == {}
     assert watch.round() == {}
+    watch.cluster.states["0"] = waiting("PartitionDown", "`look 0`")
+    watch.cluster.states["3"] = dataclasses.replace(waiting("", "`resume 3`"), words="SUSPENDED")
+    for _ in range(2):
+        assert watch.round() == {}
+    watch.cluster.states["0"] = waiting("JobHeldUser", "`release 0`")
+    assert watch.round() == {}
     assert watch.logger.lines == [
         "fake job 0 and 2 more will not start by itself: PENDING (JobHeldUser). `release 0`.",
         "fake job 3 will not start by itself: PENDING (JobHeldUser). `release 3`.",
+        "fake job 0 will not start by itself: PENDING (PartitionDown). `look 0`.",
+        "fake job 3 will not go on by itself: SUSPENDED. `resume 3`.",
     ]
 
 

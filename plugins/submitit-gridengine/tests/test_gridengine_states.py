@@ -4,6 +4,7 @@ names and numbers made short."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from submitit.core.utils import JobPaths
 
 from submitit_gridengine import GridEngineInfoWatcher, accounting, qstat, watcher
+from submitit_gridengine.watcher import DELETION_S
 from submitit_qsub import NoAnswerError
 from submitit_qsub.watcher import SILENCE_S
 
@@ -72,6 +74,15 @@ def test_the_end_of_a_job(data: Path, job_id: str, state: str, reason: str) -> N
     assert (info["State"], info["Reason"]) == (state, reason)
 
 
+def test_a_job_that_may_not_run_again_says_so(data: Path) -> None:
+    """As recorded with FORBID_RESCHEDULE: an end like any other."""
+    text = (data / "qacct.txt").read_text()
+    refused = re.sub(r"exit_status( +)3\b", r"exit_status\g<1>99", text)
+    info = accounting.info(accounting.read(refused)["209"])
+    assert info["State"] == "FAILED"
+    assert info["Reason"].startswith("asked to run again (exit status 99), which this Grid Engine")
+
+
 @pytest.fixture
 def cell(data: Path, answer: Answer) -> None:
     answer("qstat", (data / "qstat.xml").read_text())
@@ -92,7 +103,8 @@ def test_one_qstat_and_one_qacct_tell_of_any_number_of_jobs(
         "202": "FAILED",
         "205_2": "FAILED",
     }
-    assert [call.split()[0] for call in calls()] == ["qstat", "qacct"]
+    # The second and third ask who holds the tasks that are new and held.
+    assert [call.split()[0] for call in calls()] == ["qstat", "qstat", "qstat", "qacct"]
 
     watcher.update()
     assert [call.split()[0] for call in calls()] == ["qstat"], "those that ended are asked again"
@@ -278,6 +290,60 @@ def test_a_held_job_comes_with_the_command_that_lets_it_go(data: Path) -> None:
     infos = qstat.read((data / "qstat.xml").read_text())
     assert infos["102_9"]["Remedy"].startswith("`qrls 102.9` lets it go")
     assert "Remedy" not in infos["101"]
+
+
+def test_a_suspended_job_comes_with_the_command_that_lets_it_go_on() -> None:
+    """Of a job (s), and not of its queue (S, T), which goes on by itself."""
+    remedies = {
+        letters: qstat.read(LISTED.format("x").replace("<state>r", f"<state>{letters}"))["4711"]
+        .get("Remedy", "")
+        .partition(" lets")[0]
+        for letters in ("s", "Rs", "S", "T", "r")
+    }
+    assert remedies == {
+        "s": "`qmod -usj 4711`",
+        "Rs": "`qmod -usj 4711`",
+        "S": "",
+        "T": "",
+        "r": "",
+    }
+
+
+def test_a_job_that_waits_for_another_is_not_called_held(
+    watcher: GridEngineInfoWatcher, answer: Answer, tmp_path: Path
+) -> None:
+    """Both are `hqw`; qstat lists those that somebody holds by themselves."""
+    answer("qstat", "")
+    both, one = "", ""
+    for number in ("4711", "4712"):
+        both += f"<job_list><JB_job_number>{number}</JB_job_number><state>hqw</state></job_list>"
+        one = one or both
+    (tmp_path / "bin" / "qstat").write_text(
+        f'#!/bin/sh\ncase " $* " in\n*" -s huho "*) echo "<job_info>{one}</job_info>" ;;\n'
+        f'*" -s hs "*) echo "<job_info/>" ;;\n'
+        f'*) echo "<job_info>{both}</job_info>" ;;\nesac\n'
+    )
+    assert watcher.get_info("4711")["Remedy"].startswith("`qrls 4711` lets it go")
+    watcher.register_job("4712")
+    watcher.update()
+    waits = watcher.get_info("4712", mode="cache")
+    assert (waits["Reason"], waits["Remedy"]) == ("waits for another job", "")
+
+
+def test_a_job_whose_deletion_does_not_end_comes_with_the_command_that_removes_it(
+    watcher: GridEngineInfoWatcher, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host is gone."""
+    answer("qstat", LISTED.format("x").replace("<state>r", "<state>dr"))
+    watcher.register_job("4711")
+    remedies = []
+    for now_s in (0.0, DELETION_S - 1, DELETION_S):
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: now_s)
+        watcher.ask()
+        remedies.append(watcher.get_info("4711", mode="cache").get("Remedy", ""))
+        assert watcher.get_state("4711", mode="cache") == "COMPLETING"
+    assert remedies[:2] == ["", ""]
+    assert "`qdel -f 4711`" in remedies[2]
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

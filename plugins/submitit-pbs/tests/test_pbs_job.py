@@ -14,9 +14,9 @@ from typing import Any
 import cloudpickle
 import pytest
 from submitit.core import core, plugins
-from submitit.core.utils import DelayedSubmission
+from submitit.core.utils import DelayedSubmission, FailedSubmissionError, pickle_load
 
-from submitit_pbs import PbsExecutor, PbsInfoWatcher, PbsJobEnvironment, shell
+from submitit_pbs import PbsExecutor, PbsInfoWatcher, PbsJobEnvironment, follow_on, shell
 
 # A job's Python does not import this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -100,6 +100,27 @@ def test_near_its_limit_a_job_goes_on_as_another_with_the_same_id_for_submitit(
     )
     assert start(follow_on, "90.pbs1", tmp_path).wait(PATIENCE_S) == 0
     assert job.result() == 2
+
+
+def test_a_job_that_a_node_may_not_submit_again_says_so_in_the_words_of_pbs(
+    tmp_path: Path, programs: Programs
+) -> None:
+    programs("qsub", "77.pbs1")
+    job = executor(tmp_path).submit(Waiter(tmp_path / "started"))
+    programs("qrerun", status=159, complains="qrerun: Unauthorized Request 77.pbs1")
+    programs("qsub", status=188, complains="qsub: Bad UID for job execution")
+    process = start(job.paths.submission_file.read_text(), "77.pbs1", tmp_path)
+    wait_for(tmp_path / "started")
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(PATIENCE_S) != 0
+    kind, trace = pickle_load(job.paths.result_pickle)
+    last = trace.strip().splitlines()[-1]
+    assert kind == "error"
+    assert "(qrerun: Unauthorized Request 77.pbs1; qsub: Bad UID for job execution)" in last
+    assert "Ask for a time limit in which it ends, or the site to allow qsub on " in last
+    (tmp_path / "programs" / "qrerun").unlink()
+    with pytest.raises(FailedSubmissionError, match="qrerun: No such file or directory on this"):
+        follow_on.ask(["qrerun"])
 
 
 def test_a_job_that_may_is_requeued(tmp_path: Path, programs: Programs) -> None:
@@ -188,6 +209,23 @@ def test_a_script_runs_with_no_shell_above_it_that_a_signal_would_end(tmp_path: 
     process.send_signal(signal.SIGUSR2)
     assert process.communicate(timeout=PATIENCE_S)[0] == "told\n"
     assert process.returncode == 3
+
+
+def test_the_shell_of_a_job_runs_what_programs_hand_to_it(tmp_path: Path) -> None:
+    """Those that start commands by `$SHELL -c`: GNU parallel, tmux, ssh."""
+    shell.write(tmp_path)
+    script = tmp_path / "2.pbs1.SC"
+    script.write_text("\"$SHELL\" -c 'echo heard'\n")
+    own = {"HOME": str(tmp_path), "SHELL": str(shell.path(tmp_path))}
+    done = subprocess.run(
+        [shell.path(tmp_path)],
+        input=f"{script}\n",
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "heard\n"
 
 
 def test_the_shell_is_written_once_and_mended_by_a_rename(tmp_path: Path) -> None:

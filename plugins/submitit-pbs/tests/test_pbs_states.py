@@ -237,6 +237,12 @@ def test_a_name_in_another_encoding_hides_no_state(
         ("job_state=H|Hold_Types=s|substate=22", ""),
         ("job_state=Q|comment=Can Never Run: Insufficient amount of resource", "`qdel 4711`, and"),
         ("job_state=Q|comment=Not Running: Not enough free nodes available", ""),
+        ("job_state=Q|Hold_Types=n|substate=10", ""),
+        ("job_state=Q|comment=Not Running: Queue not started.|queue=q7", "`qstat -Qf q7` shows"),
+        ("job_state=S|substate=43", "`qsig -s resume 4711` lets it go on"),
+        ("job_state=S|substate=45", ""),
+        ("job_state=W|substate=30|Hold_Types=n", ""),
+        ("job_state=R|substate=42|Hold_Types=u", ""),
     ],
 )
 def test_a_job_that_waits_for_a_person_comes_with_the_command(
@@ -246,6 +252,32 @@ def test_a_job_that_waits_for_a_person_comes_with_the_command(
     said = watcher.get_info("4711")["Remedy"]
     assert said.startswith(remedy)
     assert bool(said) == bool(remedy)
+
+
+@pytest.mark.parametrize(
+    ("array", "subjob", "remedy"),
+    [
+        ("H|Hold_Types=s|substate=20", "Q|Hold_Types=s|substate=10", "`qrls -h s '47[]'` lets it"),
+        ("H|Hold_Types=u|substate=20", "Q|Hold_Types=u|substate=10", "`qrls -h u '47[]'` lets it"),
+        ("H|Hold_Types=o|substate=20", "Q|substate=10", "`qrls -h o '47[]'` lets it go, where"),
+        ("H|Hold_Types=s|substate=22", "Q|Hold_Types=s|substate=10", ""),
+        ("H|Hold_Types=s|substate=20", "R|substate=42", ""),
+        ("B|Hold_Types=n|substate=70", "Q|Hold_Types=n|substate=10", ""),
+    ],
+)
+def test_a_held_array_comes_with_the_command_for_all_of_it(
+    watcher: PbsInfoWatcher, programs: Programs, array: str, subjob: str, remedy: str
+) -> None:
+    """PBS holds an array as a whole: after twenty failed starts of one subjob, say. Its subjobs stay in Q."""
+    comment = "comment=Job Array Held, too many failed attempts to run subjob"
+    programs(
+        "qstat",
+        f"Job Id: 47[].pbs1|job_state={array}|{comment}\nJob Id: 47[3].pbs1|job_state={subjob}|{comment}\n",
+    )
+    info = watcher.get_info("47_3")
+    assert info["Remedy"].startswith(remedy)
+    assert bool(info["Remedy"]) == bool(remedy)
+    assert ("too many failed attempts" in info["Reason"]) == subjob.startswith("Q")
 
 
 def test_a_deleted_job_that_pbs_calls_ended_well_is_cancelled_unless_its_result_is_there(

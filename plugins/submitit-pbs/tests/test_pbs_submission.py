@@ -165,6 +165,42 @@ def test_a_home_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch)
         shell.write(Path("/my jobs/here"))
 
 
+@pytest.mark.parametrize(
+    ("extra", "lines"),
+    [
+        (["-v A=1", "-v B=2"], ["-v A=1,B=2"]),
+        (["-v A=1", "-p 3 -vB='x y',C -W umask=077"], ["-p 3 -W umask=077", "-v A=1,B='x y',C"]),
+        (["-M a@b", "-m a", "-M c@d", "-m e"], ["-M a@b,c@d", "-m ae"]),
+        (["-W depend=afterok:1", "-W umask=077"], ["-W depend=afterok:1", "-W umask=077"]),
+        (["-v A='1", "-p 3"], ["-v A='1", "-p 3"]),
+        (["-l cput=60", "-l file=1gb"], ["-l cput=60", "-l file=1gb"]),
+    ],
+)
+def test_an_option_that_pbs_takes_once_is_one_line(extra: list[str], lines: list[str]) -> None:
+    """Of several lines with `-v`, `-M` or `-m` it keeps the last; of others it keeps all."""
+    asked = options(extra=extra)
+    assert asked[asked.index("-l walltime=00:05:00") + 1 :] == lines
+
+
+@pytest.mark.parametrize(
+    ("extra", "instead"),
+    [
+        ("-l walltime=01:00:00", r"timeout_min \(in Snakemake the resource runtime\)"),
+        ("-p 1 -lselect=2:ncpus=4", "nodes and chunk"),
+        ("-l cput=60,walltime=60", "timeout_min"),
+    ],
+)
+def test_a_request_that_pbs_would_not_hear_is_refused(extra: str, instead: str) -> None:
+    with pytest.raises(ValueError, match=f"PBS takes the first.* Use {instead}"):
+        options(extra=[extra])
+
+
+def test_a_place_may_be_asked_for_where_the_executor_asks_for_none() -> None:
+    assert options(extra=["-l place=excl"])[-1] == "-l place=excl"
+    with pytest.raises(ValueError, match="Use place"):
+        options(nodes=2, extra=["-l place=excl"])
+
+
 def test_an_array() -> None:
     assert options(subjobs=100, array_parallelism=10)[-1] == "-J 0-99%10"
     assert options(subjobs=2)[-1] == "-J 0-1"

@@ -66,7 +66,11 @@ class Cluster:
     programs: ClassVar[tuple[str, ...]] = ("qsub", "qstat", "qdel")
     asks_scheduler: ClassVar[bool] = True
 
+    declared: Mapping[str, str]
+    """What the workflow names in `envvars:`, which jobs get from the environment of the submission."""
+
     def __init__(self, settings: ExecutorSettings) -> None:
+        self.declared = {}
         self.name = str(settings.cluster)
         self._settings = settings
 

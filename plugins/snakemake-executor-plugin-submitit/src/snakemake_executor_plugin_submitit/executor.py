@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shlex
-import signal
 import sys
 import threading
 import time
@@ -22,12 +21,15 @@ from submitit.core.core import Job
 from . import clusters, dryrun, names, outer_job
 from .adoption import Adopter
 from .command import NestedCommand, check_argument
+from .interrupts import Interrupts, Lines
 from .registry import Entry, Identity, Registry
 from .resources import Allocation
 from .settings import ExecutorSettings
 from .status import SHORTEST_POLL_SECONDS, Backoff, Outcome, Poller
 from .submission import Request, Submitter
 
+PRIVATE = 0o700
+"""The mode of a run's folder, with its logs and submissions."""
 UNCHECKED = {"pipe", "service", "storage_object"}
 """Outputs that are no files of the shared file system."""
 MANY_INPUTS = 20
@@ -38,9 +40,13 @@ class Executor(RemoteExecutor):
     """Submits from a thread of its own and polls from RemoteExecutor's."""
 
     executor_settings: ExecutorSettings
+    logger: Any
+    _interrupts: Interrupts
+    _submitter: Submitter
     _ready = False
 
     def __post_init__(self) -> None:
+        self.logger = Lines(self.logger)
         settings = self.executor_settings
         try:
             settings.check()
@@ -83,24 +89,21 @@ class Executor(RemoteExecutor):
         self, active_jobs: list[SubmittedJobInfo]
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """One round; what has not ended is given back."""
-        outcomes = {}
-        if self._ready and active_jobs and not self._cancelled:
-            outcomes = self._round([info.aux["job"] for info in active_jobs])
-        for info in active_jobs:
-            outcome = outcomes.get(info.external_jobid)
-            if outcome is None:
-                yield info
-            else:
-                self._report(info, outcome)
+        try:
+            if self._ready and active_jobs and not self._cancelled:
+                self._round([info.aux["job"] for info in active_jobs])
+            for info in active_jobs:
+                if not self._report(info):
+                    yield info
+        except Exception as error:
+            self._on_crash(error)  # RemoteExecutor prints it before, which may fail
+            raise
 
     def cancel(self) -> None:
-        """Also what is being submitted at this moment. A second Ctrl-C would leave jobs behind."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        """Also what is being submitted at this moment."""
         if self._ready:
-            self._cancelled = True
-            self._submitter.stop()
-            self._cancel_open()
+            self._interrupts.ignore()
+            self._cancel_all()
         self.shutdown()
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
@@ -112,6 +115,7 @@ class Executor(RemoteExecutor):
             self._ready = False
             self._submitter.stop()
             self._cancel_open()
+            self._interrupts.over()
             self._log_counts()
         super().shutdown()
 
@@ -153,12 +157,16 @@ class Executor(RemoteExecutor):
             self.logger.warning(
                 f"This workflow runs inside job {outer}: what the scheduler told that job does not reach the jobs that it submits."
             )
+        # The scheduler carries them, or the process itself: a command, a script or a pickle would show them.
+        os.environ.update(self._cluster.declared)
         # Local job ids are process ids, which come again: every workflow has its own folder.
         self._folder = self._base / f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:8]}"
-        self._folder.mkdir(parents=True)
+        self._folder.mkdir(mode=PRIVATE, parents=True)
         self._registry = Registry(self._base, self._cluster.name)
         self._registry.compact()
         self._open: dict[str, Job[Any]] = {}
+        self._ended: dict[str, tuple[Outcome, float]] = {}
+        """Of jobs whose end is not yet reported: until when their output may come."""
         self._lock = threading.Lock()
         self._cancelled = False
         self._started = time.monotonic()
@@ -175,8 +183,10 @@ class Executor(RemoteExecutor):
             on_crash=self._on_crash,
             open_jobs=lambda: len(self._open),
         )
+        self._interrupts = Interrupts(self._on_interrupt)
         self._submitter.start()
         self._ready = True
+        self._interrupts.watch()
 
     def _make_adopter(self) -> Adopter:
         dag_settings = self.workflow.dag_settings
@@ -227,6 +237,13 @@ class Executor(RemoteExecutor):
         if SharedFSUsage.SOURCE_CACHE in self.workflow.storage_settings.shared_fs_usage:
             cache = str(self.workflow.sourcecache.runtime_cache_path)
             check_argument(cache, "Snakemake's cache folder")
+        self._cluster.declared = self.envvars()
+        torn = [name for name, value in self._cluster.declared.items() if "\n" in value]
+        if torn and "qsub" in self._cluster.programs:
+            raise WorkflowError(
+                f"envvars: {', '.join(torn)} has a line break, which qsub does not carry to a job. Put it into a file that only "
+                "you can read, and the path of the file into the variable."
+            )
         for allocation in {Allocation.of(job, self.executor_settings) for job in jobs}:
             self._cluster.executor(self._base, allocation)
 
@@ -249,12 +266,12 @@ class Executor(RemoteExecutor):
         return Request(job, allocation, command, Identity.of(job, allocation))
 
     def _on_adopted(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
+        self._track(pairs)
         for request, job in pairs:
             self.logger.info(
                 f"Job {request.job.jobid} ({request.job.name}) was submitted by an earlier "
                 f"workflow and is taken back: {self._words(job)}"
             )
-        self._track(pairs)
 
     def _on_submitted(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
         self._submitted += len(pairs)
@@ -262,9 +279,9 @@ class Executor(RemoteExecutor):
             Entry(self._cluster.name, job.job_id, str(job.paths.folder), request.identity)
             for request, job in pairs
         )
+        self._track(pairs)
         for request, job in pairs:
             self.logger.info(f"Job {request.job.jobid} was submitted: {self._words(job)}")
-        self._track(pairs)
 
     def _track(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
         with self._lock:
@@ -281,51 +298,68 @@ class Executor(RemoteExecutor):
             msg=f"{self._cluster.name} did not take the job: {words}. ",
         )
 
-    def _on_crash(self, error: Exception) -> None:
+    def _on_crash(self, error: BaseException) -> None:
         # The scheduler is there only when jobs come, not yet when this executor is made.
-        self.workflow.scheduler.executor_error_callback(error)
+        if self.workflow.scheduler is not None:
+            self.workflow.scheduler.executor_error_callback(error)
 
-    def _round(self, jobs: Sequence[Job[Any]]) -> dict[str, Outcome]:
-        outcomes = {outcome.job.job_id: outcome for outcome in self._poller.ended(jobs)}
-        if not outcomes:
+    def _on_interrupt(self) -> None:
+        self._cancel_all()
+        # Snakemake drops a KeyboardInterrupt that comes while it prints.
+        self._on_crash(KeyboardInterrupt())
+
+    def _round(self, jobs: Sequence[Job[Any]]) -> None:
+        ended = self._poller.ended([job for job in jobs if job.job_id not in self._ended])
+        until = time.monotonic() + self.workflow.execution_settings.latency_wait
+        self._ended.update((outcome.job.job_id, (outcome, until)) for outcome in ended)
+        if not self._ended:
             self._backoff.grow()
-            return outcomes
-        self._backoff.reset()
-        self._registry.settle(outcomes)
-        with self._lock:
-            for job_id in outcomes:
-                self._open.pop(job_id, None)
-        return outcomes
-
-    def _report(self, info: SubmittedJobInfo, outcome: Outcome) -> None:
-        error = outcome.error or self._missing_output(info.job)
-        if error is None:
-            self.report_job_success(info)
             return
+        self._backoff.reset()
+        self._registry.settle(outcome.job.job_id for outcome in ended)
+        with self._lock:
+            for outcome in ended:
+                self._open.pop(outcome.job.job_id, None)
+
+    def _report(self, info: SubmittedJobInfo) -> bool:
+        """Whether the end of the job is told: not while its output may still come."""
+        job_id = str(info.external_jobid)
+        if job_id not in self._ended:
+            return False
+        outcome, until = self._ended[job_id]
+        missing = [] if outcome.error else self._missing(info.job)
+        if missing and time.monotonic() < until:
+            return False
+        del self._ended[job_id]
+        if not (outcome.error or missing):
+            self.report_job_success(info)
+            return True
+        error = outcome.error or (
+            f"it ended well, but {', '.join(missing)} is not there. Its log says whether "
+            "the node sees the working folder and the job's input; if it does, the file "
+            "system is slow: raise --latency-wait"
+        )
         paths = outcome.job.paths
         logs = [str(path) for path in (paths.stderr, paths.stdout) if path.exists()]
         self.report_job_error(info, msg=f"{self._words(outcome.job)}: {error}. ", aux_logs=logs)
+        return True
 
-    def _missing_output(self, job: JobExecutorInterface) -> str | None:
-        """What a job that ended well should have made and has not, after the latency of the file
-        system. A nested Snakemake that does not see its input says that there is nothing to do."""
+    def _missing(self, job: JobExecutorInterface) -> list[str]:
+        """What a job that ended well should have made and has not. A nested Snakemake that does not see its input says that there
+        is nothing to do."""
         usage = self.workflow.storage_settings.shared_fs_usage
         if job.is_group() or SharedFSUsage.INPUT_OUTPUT not in usage:
-            return None
+            return []
         files = [file for file in job.output if not UNCHECKED & set(getattr(file, "flags", ()))]
-        deadline = time.monotonic() + self.workflow.execution_settings.latency_wait
-        while missing := [str(file) for file in files if not os.path.lexists(file)]:
-            if time.monotonic() > deadline:
-                return (
-                    f"it ended well, but {', '.join(missing)} is not there. Its log says whether "
-                    "the node sees the working folder and the job's input; if it does, the file "
-                    "system is slow: raise --latency-wait"
-                )
-            time.sleep(0.5)
-        return None
+        return [str(file) for file in files if not os.path.lexists(file)]
 
     def _words(self, job: Job[Any]) -> str:
         return f"{self._cluster.name} job {job.job_id}, log {job.paths.stderr}"
+
+    def _cancel_all(self) -> None:
+        self._cancelled = True
+        self._submitter.stop()
+        self._cancel_open()
 
     def _cancel_open(self) -> None:
         with self._lock:
@@ -337,8 +371,8 @@ class Executor(RemoteExecutor):
         """What could not be cancelled stays in the registry for the next workflow."""
         if not jobs:
             return
-        self.logger.info(f"Cancelling {len(jobs)} jobs on {self._cluster.name}.")
-        errors = self._cluster.cancel(jobs)
+        errors = self._cluster.cancel(jobs)  # before any word
+        self.logger.info(f"{len(jobs)} jobs were cancelled on {self._cluster.name}.")
         if errors:
             self.logger.warning(
                 f"Not every job could be cancelled: {'; '.join(errors)}. "

@@ -10,7 +10,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from . import names, runtimes
-from .settings import ExecutorSettings
+from .settings import ExecutorSettings, check_once
 
 DEFAULT_RUNTIME_MIN = 60
 LARGEST_STOP_SHARE = 0.2
@@ -38,6 +38,7 @@ class Allocation:
     def of(cls, job: JobExecutorInterface, settings: ExecutorSettings) -> "Allocation":
         """Raises WorkflowError where a resource of the job has no meaning."""
         read = _Resources(job.name, _given(job))
+        check_once(read.words("options"), f"options of {job.name}")
         nodes, tasks_per_node = _spread_tasks(read, settings.tasks_per_node)
         gpus_per_node = _gpus_per_node(read, nodes, in_gres=settings.cluster == "slurm")
         runtime_min = read.whole("runtime", least=1) or DEFAULT_RUNTIME_MIN

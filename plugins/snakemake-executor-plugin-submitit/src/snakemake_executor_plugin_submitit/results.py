@@ -41,4 +41,9 @@ def _last_line(traceback: str) -> str:
     """What the exception said, without its class's module and the way there."""
     last = traceback.strip().splitlines()[-1]
     name, colon, message = last.partition(": ")
+    if "['scontrol', 'requeue'," in message:
+        return (
+            "Slurm did not take the job back before its time limit; the words of `scontrol requeue` are in its log. Ask for a "
+            "runtime in which it ends, or leave out no_requeue"
+        )
     return message if colon and " " not in name else last

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, List, Optional  # noqa: UP035 (Snakemake reads the fields' types)
@@ -106,6 +107,7 @@ class ExecutorSettings(ExecutorSettingsBase):
                     f"from {least}."
                 )
         parse_options(self.options, "--submitit-options")
+        check_once(self.options, "--submitit-options")
 
 
 def parse_options(pairs: Iterable[str], source: str) -> dict[str, Any]:
@@ -119,6 +121,16 @@ def parse_options(pairs: Iterable[str], source: str) -> dict[str, Any]:
             )
         options[key.strip().replace("-", "_")] = read_value(value)
     return options
+
+
+def check_once(pairs: Iterable[str], source: str) -> None:
+    """Raises WorkflowError where one place gives an option twice: only the last would count."""
+    keys = Counter(pair.partition("=")[0].strip().replace("-", "_") for pair in pairs)
+    if twice := [key for key, count in keys.items() if count > 1]:
+        raise WorkflowError(
+            f"{source}: {', '.join(twice)} is given twice, and only the last would count. Where it takes several values write one "
+            """list, as extra='["-v A=1", "-p 3"]'."""
+        )
 
 
 def read_value(text: str) -> Any:

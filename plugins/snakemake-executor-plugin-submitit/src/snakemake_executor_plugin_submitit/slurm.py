@@ -7,6 +7,7 @@ the job itself.
 
 import dataclasses
 import functools
+import os
 import re
 import shlex
 import subprocess
@@ -92,6 +93,7 @@ class SlurmExecutor(slurm.SlurmExecutor):
             for pickle in pickles:
                 pickle.unlink()
             raise
+        SlurmJob.watcher.forget(array.job_id)  # its jobs are followed, not the array itself
         jobs = [SlurmJob(self.folder, f"{array.job_id}_{index}") for index in range(len(pickles))]
         for job, pickle in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickle, "submitted_pickle")
@@ -176,6 +178,10 @@ class Slurm(Cluster):
         valid = self.executor_class._valid_parameters()
         further = {key: specific.pop(key) for key in specific.keys() - valid}
         further = specific["additional_parameters"] | further
+        export = str(further.get("export", os.environ.get("SBATCH_EXPORT", "ALL")))
+        if self.declared and not export.upper().startswith("ALL"):
+            others = [] if export.upper() in ("NONE", "NIL") else [export]
+            further["export"] = ",".join([*others, *self.declared])
         if "no_requeue" in further:
             further.pop("requeue", None)
         if {"mem_per_cpu", "mem_per_gpu"} & specific.keys():

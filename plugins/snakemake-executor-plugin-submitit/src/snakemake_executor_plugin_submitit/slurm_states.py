@@ -33,13 +33,18 @@ BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
 """States of a job that ended without the scheduler's doing."""
 QUERY_TIMEOUT_S = 60
 _FIELDS = "JobID,State,ExitCode,Elapsed,Timelimit,NodeList"
-_QUEUED = re.compile(r"(?P<JobID>\d+(?:_\d+)?)\|(?P<State>[A-Z_]+)\|(?P<Reason>.*)")
-_HELD = re.compile(r"held|hold")
-_NEVER = re.compile(
-    r"partition(node|time)limit|perjoblimit|(?<!run)minuteslimit|badconstraints|dependencyneversatisfied"
-    r"|invalid(account|qos)|(account|qos)notallowed"
+_QUEUED = re.compile(
+    r"(?P<JobID>\d+(?:_\d+)?)\|(?P<State>[A-Z_]+)\|(?:(?P<Priority>\d+)\|)?(?P<Reason>.*)"
 )
-"""Reasons, in small letters, for which a job waits until somebody changes it, or the site's limits."""
+_HELD = re.compile(r"held|(?<!thres)hold|special_exit|reservationdeleted")
+_NEVER = re.compile(
+    r"partition(config|(node|time)limit|m(ax|in)nodes)|per(job|node)|(assoc|qos)min|maxmemperlimit|(?<!run)minutes|grpwall"
+    r"|badconstraints|dependencyneversatisfied|invalid(account|qos)|(account|qos)notallowed"
+    r"|(association|qos)timelimit"
+)
+_OF_THE_SITE = re.compile(r"partition(down|inactive)|unavailablenodes:\S")
+"""Reasons, in small letters, for which a job waits until somebody lets it go; changes it, or the limits of the site; or until
+the site opens a partition or brings back the nodes that the job names."""
 
 
 class SlurmWatcher(slurm.SlurmInfoWatcher):
@@ -92,7 +97,7 @@ class SlurmWatcher(slurm.SlurmInfoWatcher):
 def queue_command() -> list[str]:
     """All jobs of the user that the controller has in mind: those that ended some minutes ago, too. Without their
     ids, for squeue fails where one of a single job is gone."""
-    words = ("--noheader", "--array", "--states=all", "--format=%i|%T|%r")
+    words = ("--noheader", "--array", "--states=all", "--format=%i|%T|%Q|%r")
     return ["squeue", *words, f"--user={os.getuid()}"]
 
 
@@ -144,15 +149,22 @@ def read_queue(text: str) -> dict[str, Info]:
 
 def remedy(info: Info) -> str:
     """What a person must do before the job can run, with the command; "" where it goes on by itself."""
-    job_id, reason = info["JobID"], info["Reason"].lower()
-    if info["State"] not in ACTIVE:
+    job_id, state, delete = info["JobID"], info["State"], f"`scancel {info['JobID']}`"
+    why = f"{state} {info['Reason']}".lower()
+    if state not in ACTIVE or state == "RUNNING":
         return ""
-    if _HELD.search(reason):
-        return f"`scontrol release {job_id}` lets it go, `scancel {job_id}` deletes it"
-    if _NEVER.search(reason):
-        return (
-            f"`scancel {job_id}`, and ask for what `scontrol show partition` and the account allow"
-        )
+    if state == "STOPPED":
+        return f"`scancel --signal=CONT {job_id}` lets it go on, {delete} deletes it"
+    if state == "SUSPENDED":  # what Slurm suspends for another job keeps its priority
+        resume = f"`scontrol resume {job_id}` lets it go on, {delete} deletes it"
+        return resume if info.get("Priority") == "0" else ""
+    if _HELD.search(why):
+        rights = " where an administrator gives it" if "heldadmin" in why else ""
+        return f"`scontrol release {job_id}` lets it go{rights}, {delete} deletes it"
+    if _NEVER.search(why):
+        return f"{delete}, and ask for what `scontrol show partition` and the account allow"
+    if _OF_THE_SITE.search(why):
+        return f"`sinfo -R` and `scontrol show partition` show what the site must open or mend; {delete} deletes it"
     return ""
 
 

@@ -10,7 +10,7 @@ from submitit.core.core import Job
 
 from . import requeues
 from .cluster import Cluster, JobState
-from .tally import Tally
+from .tally import WAITING, Tally
 
 RESULT_LATENCY_SECONDS = 30
 """How long the result of a job that ended may take to appear on a shared file system."""
@@ -137,14 +137,15 @@ class Poller:
         self._warn_once(self._cluster.note)
         waiting: dict[str, list[str]] = {}
         for job_id, state in states.items():
-            if state.remedy and job_id not in self._said:
+            if state.remedy and f"{job_id} {state.remedy}" not in self._said:
+                self._said.add(f"{job_id} {state.remedy}")
                 waiting.setdefault(state.words, []).append(job_id)
         for words, job_ids in waiting.items():
-            self._said.update(job_ids)
+            state = states[job_ids[0]]
             more = f" and {len(job_ids) - 1} more" if len(job_ids) > 1 else ""
             self._logger.warning(
-                f"{self._cluster.name} job {job_ids[0]}{more} will not start by itself: {words}. "
-                f"{states[job_ids[0]].remedy}."
+                f"{self._cluster.name} job {job_ids[0]}{more} will not {'start' if state.word in WAITING else 'go on'} by "
+                f"itself: {words}. {state.remedy}."
             )
 
     def _warn_once(self, text: str) -> None:

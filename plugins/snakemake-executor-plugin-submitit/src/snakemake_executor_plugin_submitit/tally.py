@@ -10,7 +10,9 @@ from .requeues import Requeue
 
 SECONDS = 300
 """Between two lines."""
-WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+WAITING = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
 WORDS = {
     "preempted": "pre-empted or told to stop",
     "limit": "at a time limit",

@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 
+from submitit_gridengine.environment import REQUEUE_STATUS
 from submitit_qsub import Info, NoAnswerError
 
 _SLACK_S = 3600
@@ -124,6 +125,11 @@ def _ended(record: Record) -> str:
         name = signal.Signals(number).name
         hint = ": qdel, a limit, or no memory left on the host" if number == signal.SIGKILL else ""
         return f"killed by {name}{hint}"
+    if record.exit_status == REQUEUE_STATUS:
+        return (
+            f"asked to run again (exit status {REQUEUE_STATUS}), which this Grid Engine does not do (FORBID_RESCHEDULE, `qconf -sconf`): "
+            "ask for an h_rt in which it ends"
+        )
     if record.exit_status:
         return f"ended with exit status {record.exit_status}"
     return f"Grid Engine could not run it: {record.failed} ({record.failed_text})"

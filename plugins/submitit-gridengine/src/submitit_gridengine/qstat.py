@@ -36,6 +36,11 @@ def _tree(output: str) -> ElementTree.Element:
         raise NoAnswerError(f"qstat's answer cannot be read: {error}: {output[:80]!r}") from error
 
 
+def held_commands(user: str) -> list[list[str]]:
+    """The jobs that a user, an operator or the system holds, and not another job. Asked for together, 8.1.9 lists these as well."""
+    return [["qstat", "-u", user, "-s", who, "-xml"] for who in ("huho", "hs")]
+
+
 def reasons_command(job_ids: list[str]) -> list[str]:
     """Details of jobs in state E, whose list does not say why."""
     return ["qstat", "-j", ",".join(sorted({job_id.split("_")[0] for job_id in job_ids}))]
@@ -72,16 +77,28 @@ def _info(job_id: str, entry: ElementTree.Element) -> Info:
         "State": _state(letters),
         "GridEngineState": letters,
         "NodeList": entry.findtext("queue_name", "").partition("@")[2],
-        **(_hold(job_id) if "h" in letters and _state(letters) == "PENDING" else {}),
+        **_stop(job_id, letters),
     }
 
 
-def _hold(job_id: str) -> Info:
+def _stop(job_id: str, letters: str) -> Info:
+    """What keeps the job from its start, or from going on, until somebody changes it. A queue's own suspension (S, T) passes."""
     number = job_id.replace("_", ".")
-    remedy = (
-        f"`qrls {number}` lets it go, unless it waits for another job; `qdel {number}` deletes it"
-    )
-    return {"Reason": "held", "Remedy": remedy}
+    delete = f"`qdel {number}` deletes it"
+    if "h" in letters and _state(letters) == "PENDING":
+        return {"Reason": "held", "Remedy": f"`qrls {number}` lets it go; {delete}"}
+    if "s" in letters and _state(letters) == "RUNNING":
+        return {"Reason": "suspended", "Remedy": f"`qmod -usj {number}` lets it go on; {delete}"}
+    return {}
+
+
+def stuck(job_id: str) -> Info:
+    """Of a job whose deletion takes long."""
+    number = job_id.replace("_", ".")
+    return {
+        "Reason": "its deletion is not over",
+        "Remedy": f"`qhost -j` shows whether its host answers; `qdel -f {number}` removes the job if it does not",
+    }
 
 
 def _state(letters: str) -> str:
@@ -90,5 +107,5 @@ def _state(letters: str) -> str:
         return "FAILED"
     if "d" in letters:
         return "COMPLETING"
-    # A suspended job has its place, and goes on by itself.
+    # A suspended job has its place.
     return "RUNNING" if set(letters) & set("rtsST") else "PENDING"

@@ -11,6 +11,9 @@ from submitit_gridengine import accounting, qstat
 from submitit_qsub import Info, NoAnswerError, QsubInfoWatcher
 from submitit_qsub.watcher import DELETED, SILENCE_S, answer
 
+DELETION_S = 300
+"""How long the deletion of a job may take; a host that is there ends it in seconds."""
+
 
 class GridEngineInfoWatcher(QsubInfoWatcher):
     """The accounting record of a job may appear some time after its end."""
@@ -20,11 +23,20 @@ class GridEngineInfoWatcher(QsubInfoWatcher):
         "Reason": "deleted, or its accounting cannot be read: it is neither in qstat nor in qacct",
     }
 
+    def __init__(self, delay_s: int = 60) -> None:
+        super().__init__(delay_s)
+        self._deleted_at: dict[str, float] = {}
+        """Since when jobs are being deleted, by the clock of the process."""
+        self._by_somebody: dict[str, bool] = {}
+        """Of jobs with a hold: whether a person or the system holds them."""
+
     def _look(self, asked: set[str]) -> dict[str, Info]:
         """Asks further about jobs that qstat shows broken or no more."""
         listed = qstat.read(_output(qstat.command(user_name())))
         infos = {job_id: listed[job_id] for job_id in asked & listed.keys()}
         self._note_listed(infos)
+        self._note_deletions(infos)
+        self._leave_out_what_waits(infos)
         self._add_reasons(infos)
         return infos | self._ended(asked - listed.keys())
 
@@ -33,6 +45,26 @@ class GridEngineInfoWatcher(QsubInfoWatcher):
             self._missing_since.pop(job_id, None)
             if "d" in info["GridEngineState"]:
                 self.cancelled.add(job_id)
+
+    def _note_deletions(self, infos: dict[str, Info]) -> None:
+        """A job on a host that does not answer is being deleted for ever."""
+        deleted = {job_id for job_id, info in infos.items() if info["State"] == "COMPLETING"}
+        now = time.monotonic()
+        self._deleted_at = {job_id: self._deleted_at.get(job_id, now) for job_id in deleted}
+        for job_id, since in self._deleted_at.items():
+            if now - since >= DELETION_S:
+                infos[job_id] |= qstat.stuck(job_id)
+
+    def _leave_out_what_waits(self, infos: dict[str, Info]) -> None:
+        """qstat has one letter for a hold, and for a job that waits for another or for a time."""
+        held = {job_id for job_id, info in infos.items() if info.get("Reason") == "held"}
+        if held - self._by_somebody.keys():
+            answers = map(_output, qstat.held_commands(user_name()))
+            by_somebody = {job_id for answer in answers for job_id in qstat.read(answer)}
+            self._by_somebody = {job_id: job_id in by_somebody for job_id in held}
+        for job_id in held:
+            if not self._by_somebody[job_id]:
+                infos[job_id] |= {"Reason": "waits for another job", "Remedy": ""}
 
     def _add_reasons(self, infos: dict[str, Info]) -> None:
         broken = [job_id for job_id, info in infos.items() if info["State"] == "FAILED"]

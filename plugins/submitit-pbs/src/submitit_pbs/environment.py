@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from typing import ClassVar
 
 from submitit.core import logger
-from submitit.core.utils import DelayedSubmission, JobPaths
+from submitit.core.utils import DelayedSubmission, FailedSubmissionError, JobPaths
 
 from submitit_pbs import follow_on
 from submitit_pbs.script import JOB_ID
@@ -51,12 +50,18 @@ class PbsJobEnvironment(QsubJobEnvironment):
 
     def _requeue(self, countdown: int) -> None:
         log = logger.get_logger()
-        asked = subprocess.run(
-            ["qrerun", os.environ["PBS_JOBID"]], capture_output=True, text=True, check=False
-        )
-        if asked.returncode == 0:
+        try:
+            follow_on.ask(["qrerun", os.environ["PBS_JOBID"]])
             log.info(f"Requeued job {self.job_id} ({countdown} remaining timeouts)")
             return
-        log.info(f"qrerun: {asked.stderr.strip()}")
-        new_id = follow_on.submit(self.paths)
+        except FailedSubmissionError as error:
+            refusal = error
+        log.info(str(refusal))
+        try:
+            new_id = follow_on.submit(self.paths)
+        except FailedSubmissionError as error:
+            raise FailedSubmissionError(
+                f"PBS did not take the job back before its time limit ({refusal}; {error}). What it saved is there. Ask for a "
+                f"time limit in which it ends, or the site to allow qsub on {self.hostname}, and submit it again"
+            ) from None
         log.info(f"Job {self.job_id} goes on as {new_id} ({countdown} remaining timeouts)")

@@ -11,24 +11,32 @@ import os
 import subprocess
 from pathlib import Path
 
-from submitit.core.utils import JobPaths
+from submitit.core.utils import FailedSubmissionError, JobPaths
 
 from submitit_pbs.script import continuation
 
 
 def submit(paths: JobPaths) -> str:
-    """Called inside the job. The id for PBS; raises CalledProcessError if qsub fails."""
-    new_id = subprocess.run(
-        ["qsub"],
-        input=continuation(paths.submission_file.read_text(), str(paths.job_id)),
-        cwd=os.environ.get("PBS_O_WORKDIR"),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    """Called inside the job. The id for PBS; raises FailedSubmissionError with the words of qsub."""
+    text = continuation(paths.submission_file.read_text(), str(paths.job_id))
+    new_id = ask(["qsub"], text=text, cwd=os.environ.get("PBS_O_WORKDIR"))
     with _register(paths).open("a") as register:
         register.write(f"{new_id.partition('.')[0]}\n")
     return new_id
+
+
+def ask(command: list[str], *, text: str | None = None, cwd: str | None = None) -> str:
+    """What a command of PBS prints on a node. Raises FailedSubmissionError with what it says where it refuses, or is not there."""
+    try:
+        done = subprocess.run(
+            command, input=text, cwd=cwd, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise FailedSubmissionError(f"{command[0]}: {error.strerror} on this node") from error
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        raise FailedSubmissionError(f"{command[0]}: {said.removeprefix(f'{command[0]}: ')}")
+    return done.stdout.strip()
 
 
 def current_id(paths: JobPaths) -> str:

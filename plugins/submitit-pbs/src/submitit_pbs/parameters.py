@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from submitit_qsub import Parameters
+from submitit_qsub import Parameters, quoting
+
+_INSTEAD = {
+    "select": "nodes and chunk",
+    "place": "place",
+    "walltime": "timeout_min (in Snakemake the resource runtime)",
+}
+"""What the executor asks for itself, by the parameter that says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +27,17 @@ class PbsParameters(Parameters):
     place: str | None = None
     """None: a node for each chunk (scatter), unless there is one only or the queue says what a
     node is."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        asked = {"select", "walltime", *(["place"] if self.placement else [])}
+        for line in self.extra:
+            for request in ",".join(quoting.arguments(line, "-l")[0]).split(","):
+                if (name := request.partition("=")[0]) in asked:
+                    raise ValueError(
+                        f"extra is {line!r}: of two requests for one resource PBS takes the first, which is the executor's. "
+                        f"Use {_INSTEAD[name]}."
+                    )
 
     @property
     def walltime(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from submitit.core.utils import JobPaths
@@ -16,6 +17,9 @@ FOLLOWS = "SUBMITIT_PBS_FOLLOWS"
 JOB_ID = "SUBMITIT_PBS_JOB_ID"
 RESTARTED = "SUBMITIT_PBS_RESTARTED"
 """1 in a job that has run before, as its log shows, or whose work it goes on with; else 0."""
+
+_LISTS = {"-v": ",", "-M": ",", "-m": ""}
+"""Options that PBS takes once, and what stands between two parts of their argument: of several lines it keeps the last."""
 
 # PBS_JOBID is 123.server, or 123[4].server in an array: 123 and 123_4 to submitit.
 _OWN_ID = """\
@@ -31,7 +35,7 @@ def script(parameters: PbsParameters, command: str, folder: Path, subjobs: int |
         most = parameters.array_parallelism
         limit = f"%{min(subjobs, int(most))}" if most else ""
         options.append(f"-J 0-{subjobs - 1}{limit}")
-    options.extend(parameters.extra)
+    options.extend(joined(parameters.extra))
     return "\n".join(
         [
             "#!/bin/bash",
@@ -50,6 +54,18 @@ def script(parameters: PbsParameters, command: str, folder: Path, subjobs: int |
             "",
         ]
     )
+
+
+def joined(extra: Sequence[str]) -> list[str]:
+    """Further options, with each list in one line."""
+    lines = list(extra)
+    for option, divider in _LISTS.items():
+        split = [quoting.arguments(line, option) for line in lines]
+        found = [argument for arguments, _ in split for argument in arguments]
+        if len(found) > 1:
+            rests = [rest for _, rest in split if rest]
+            lines = [*rests, f"{option} {divider.join(found)}"]
+    return lines
 
 
 def continuation(text: str, job_id: str) -> str:

@@ -19,6 +19,8 @@ TEXT = """\
 #!/bin/bash
 # PBS writes the name of the job's script to standard input, with backslashes as for a shell.
 read script
+# It names this program there, which takes no `-c` (parallel, tmux, ssh).
+export SHELL=/bin/bash
 exec /bin/bash --login "$script" </dev/null
 """
 # What else is in a path, qsub takes for the end of it.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 
-from submitit_pbs.qstat import Record
+from submitit_pbs.qstat import Record, of_array
 from submitit_qsub import Info
 
-# A suspended job (S, U) has its place, and goes on by itself.
+# A suspended job (S, U) has its place.
 _STATES = {
     **dict.fromkeys("QHWT", "PENDING"),
     **dict.fromkeys("RBSU", "RUNNING"),
@@ -18,6 +19,8 @@ _SUBSTATE_DELETED = "91"
 _SUBSTATE_NOT_RUN = "70"
 _SUBSTATE_DEPENDS = "22"
 """Held until another job has ended."""
+_SUBSTATE_SUSPENDED = "43"
+_STOPPED = "queue not started"
 _NEVER = "can never run"
 """Part of the comment on a job that asks for more than there is."""
 
@@ -52,6 +55,7 @@ def info(job_id: str, record: Record) -> Info:
     else:
         state = _STATES.get(letter, "UNKNOWN")
         reason = record.get("comment", "") if state == "PENDING" else ""
+        reason = "suspended" if _is_suspended(record) else reason
     return {
         "JobID": job_id,
         "State": state,
@@ -62,15 +66,33 @@ def info(job_id: str, record: Record) -> Info:
     }
 
 
-def remedy(pbs_id: str, record: Record) -> str:
-    """What a person must do before the job can run, with the command; "" where it goes on by itself."""
+def remedy(pbs_id: str, record: Record, array: Record) -> str:
+    """What a person must do before the job can run, with the command; "" where it goes on by itself.
+
+    `array`: of a subjob. It is held as a whole, and its subjobs show that in a second field only."""
     comment = record.get("comment", "").lower()
-    if record["job_state"] == "H" and record.get("substate") != _SUBSTATE_DEPENDS:
-        kinds = record.get("Hold_Types", "").strip("n") or "u"
-        return f"`qrls -h {kinds} {pbs_id}` lets it go ({kinds}: who holds it), `qdel {pbs_id}` deletes it"
-    if record["job_state"] == "Q" and _NEVER in comment:
-        return f"`qdel {pbs_id}`, and ask for less"
+    state, delete = record["job_state"], f"`qdel {shlex.quote(pbs_id)}`"
+    own, whole = (each.get("Hold_Types", "").strip("n") for each in (record, array))
+    kinds = own or whole
+    if state == "H" or (state == "Q" and kinds):
+        if _SUBSTATE_DEPENDS in (record.get("substate"), array.get("substate")):
+            return ""
+        release = f"`qrls -h {kinds or 'u'} {shlex.quote(of_array(pbs_id))}`"
+        rights = "" if kinds in ("", "u") else ", where a manager of PBS gives it"
+        return f"{release} lets it go{rights}; {delete} deletes it"
+    if _is_suspended(record):
+        return f"`qsig -s resume {shlex.quote(pbs_id)}` lets it go on; {delete} deletes it"
+    if state == "Q" and _NEVER in comment:
+        return f"{delete}, and ask for less"
+    if state == "Q" and _STOPPED in comment:
+        queue = record.get("queue", "")
+        return f"`qstat -Qf {queue}` shows the queue, which the site must start; {delete}, and use another"
     return ""
+
+
+def _is_suspended(record: Record) -> bool:
+    """By `qsig -s suspend`: what the scheduler itself suspends, it resumes."""
+    return record["job_state"] == "S" and record.get("substate") == _SUBSTATE_SUSPENDED
 
 
 def _verdict(record: Record) -> tuple[str, str]:

@@ -24,7 +24,7 @@ class PbsInfoWatcher(QsubInfoWatcher):
         return {
             job_id: self._without_mention(job_id, pbs_id, gone)
             if (record := records.get(pbs_id)) is None
-            else self._info(job_id, pbs_id, record)
+            else self._info(job_id, pbs_id, record, records.get(qstat.of_array(pbs_id), {}))
             for job_id, pbs_id in ids.items()
         }
 
@@ -35,8 +35,8 @@ class PbsInfoWatcher(QsubInfoWatcher):
         named = pbs_id in gone or qstat.of_array(pbs_id) in gone
         return self._without_record(job_id, None if named else SILENCE_S)
 
-    def _info(self, job_id: str, pbs_id: str, record: qstat.Record) -> Info:
-        info = verdict.info(job_id, record) | {"Remedy": verdict.remedy(pbs_id, record)}
+    def _info(self, job_id: str, pbs_id: str, record: qstat.Record, array: qstat.Record) -> Info:
+        info = verdict.info(job_id, record) | {"Remedy": verdict.remedy(pbs_id, record, array)}
         if info["PbsState"] in ("F", "X"):
             if current_id(self._paths[job_id]) != pbs_id:
                 return _requeued(job_id)

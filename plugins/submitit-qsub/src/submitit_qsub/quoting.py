@@ -39,6 +39,26 @@ def option(text: str, place: str) -> str:
     return text
 
 
+def words(text: str) -> list[str]:
+    """The words of a line with options, each with its quotes."""
+    return re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'])+""", text)
+
+
+def arguments(text: str, option: str) -> tuple[list[str], str]:
+    """What follows each `option` (as `-v`) of a line with options, and the rest of the line."""
+    found, rest = [], []
+    left = words(text)
+    while left:
+        each = left.pop(0)
+        if each == option and left:
+            found.append(left.pop(0))
+        elif each.startswith(option) and each != option:
+            found.append(each.removeprefix(option))
+        else:
+            rest.append(each)
+    return found, " ".join(rest)
+
+
 def job_name(text: str) -> str:
     """A name that every qsub takes: no leading digit, no white space, none of /:@\\*?"""
     plain = re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)
