@@ -45,11 +45,11 @@ def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
 
 MEGATRON = Form(
     name="Megatron-LM",
-    # Since v2.0 (2020); Megatron-DeepSpeed prints the same. Step lines have a date since core 0.6 (2024), and lines
+    # Since v2.0 (2020); Megatron-DeepSpeed prints the same, and a fork of it `key=value`. Step lines have a date since core 0.6 (2024), and lines
     # on saves since 0.16. Step lines come from the last rank, and
     # lines on saves from the first. The step time leaves out saves and evaluations.
     lines=_lines(
-        ("elapsed time per iteration (", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \((?:ms\): (?P<step_ms>{NUMBER})|s\): (?P<step_s>{NUMBER}))"),
+        *((hint, rf"\biteration\W+(?P<step>{COUNT})/.*\belapsed[ _]time[ _]per[ _]iteration\W*_?(?:ms\W+(?P<step_ms>{NUMBER})|s\W+(?P<step_s>{NUMBER}))") for hint in ("elapsed time per iteration", "elapsed_time_per_iteration")),
         ("saving checkpoint at iteration", rf"(?P<save>saving checkpoint) at iteration +(?P<step>{COUNT}) to "),
         ("an async checkpoint save", rf"(?P<background>scheduled an async checkpoint) save at iteration +(?P<step>{COUNT}) to "),
         ("successfully saved checkpoint", rf"(?P<finished>successfully saved checkpoint) (?:at|from) iteration +(?P<step>{COUNT}) to "),
@@ -88,7 +88,9 @@ BAR = Form(
     # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(
-        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:examples|files|shards|B)/s)"),
+        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:examples|files|shards|B)/s)(?:[^]\r\n]{{0,200}}(?P<loss>loss))?"),
+        ("loss", r"""['"](?P<loss>loss)['"]: """),
+        ("Total optimization steps", r"Total optimization steps = (?P<all>[\d,]{1,15})"),
         ("Saving ", rf"(?P<save>Saving (?:current state to |model checkpoint to [^ ]{{0,999}}checkpoint-(?:(?P<step>{COUNT})\b|\w)))"),
         ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
     ),
