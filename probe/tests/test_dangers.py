@@ -100,9 +100,9 @@ def _told_of_pointers(rank: Written, folder: Path) -> list[str]:
 
 
 def _two_in_the_background() -> Written:
-    """Each is finished a second after its call has returned: at 3.1 and at 7.1."""
+    """Each is finished nearly a second after its call has returned: at 3.1 and at 7.1."""
     rank = Written().updates(1, 2).save(2.0, 2.1, finished=3.1, after=2, path="/c/step-2")
-    rank.updates(3, 4, 5, 6).save(6.0, 6.1, finished=7.1, after=6, path="/c/step-6")
+    rank.updates(3, 4, 5, 6).save(6.2, 6.3, finished=7.1, after=6, path="/c/step-6")
     return rank.updates(7, 8)
 
 
@@ -154,11 +154,11 @@ def test_a_pointer_to_a_save_that_failed_is_told(tmp_path: Path) -> None:
     assert told[0] == "1 of 2 checkpoints failed (step-6): do not resume from it"
 
 
-@pytest.mark.parametrize(("seconds", "times"), [(5.5, 1), (6.5, 1), (7.5, 0), (9.0, 0)])
+@pytest.mark.parametrize(("seconds", "times"), [(5.5, 0), (6.1, 1), (6.5, 1), (7.5, 0), (9.0, 0)])
 def test_an_older_checkpoint_that_is_removed_before_the_next_is_whole_is_told(
     seconds: float, times: int, tmp_path: Path
 ) -> None:
-    """Before the next begins, or beside it: not once that is finished, nor at the end of the training."""
+    """Right before the next begins, or beside it: not while steps follow, once that is finished, nor at the end of the training."""
     rank = _two_in_the_background().add("removed", at_ns=at(seconds), path="/c/step-2")
     if seconds == 9.0:
         rank.add("removed", at_ns=at(9.1), path="/c/step-6")

@@ -94,26 +94,28 @@ def _no_sync(run: Run) -> Iterator[str]:
 
 
 def _no_version_left(run: Run) -> Iterator[str]:
-    """The last whole checkpoint is removed, while the next one is under way or before it begins."""
+    """The last whole checkpoint is removed, while the next one is under way or right before it begins."""
     lost = [
         change
         for process in run.trained
         for change, whole in _changes(process)
-        if change.kind == "removed" and _leaves_none(process.saves, change, whole)
+        if change.kind == "removed" and _leaves_none(process, change, whole)
     ]
     if lost:
         yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
 
 
-def _leaves_none(saves: tuple[SaveSeen, ...], removal: _Change, whole: set[str]) -> bool:
-    """Where no save follows, the training has cleaned up behind itself."""
+def _leaves_none(process: ProcessSeen, removal: _Change, whole: set[str]) -> bool:
+    """Beside a save, or right before one: a checkpoint that goes before steps do may have been copied to elsewhere."""
     gone = {path for path in whole if _is_in(path, removal.path)}
     at = removal.at_ns
-    follow = any(
-        save.start_ns > at or (save.path not in gone and (save.failed or (save.finished_ns or at + 1) > at))
-        for save in saves
+    step = min((one for one in process.updates_ns if one > at), default=at)
+    needed = any(
+        at < save.start_ns <= step
+        or (save.start_ns <= at and save.path not in gone and (save.failed or (save.finished_ns or at + 1) > at))
+        for save in process.saves
     )  # fmt: skip
-    return bool(gone) and not whole - gone and follow
+    return bool(gone) and not whole - gone and needed
 
 
 def _pointed_too_early(run: Run) -> Iterator[str]:
