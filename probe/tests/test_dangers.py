@@ -165,3 +165,11 @@ def test_an_older_checkpoint_that_is_removed_before_the_next_is_whole_is_told(
     run = read(rank.into(tmp_path))
     found = [line for line in dangers(run, measure(run)) if "none was on disk meanwhile" in line]
     assert [line[:7] for line in found] == ["1 times"] * times
+
+
+def test_a_checkpoint_that_is_removed_before_the_last_save_is_told(tmp_path: Path) -> None:
+    """No step follows it."""
+    rank = Written().updates(1, 2).save(2.0, 2.5, after=2, path="/c/step-2").updates(3, 4)
+    rank.add("removed", at_ns=at(4.1), path="/c/step-2").save(4.2, 4.5, after=4, path="/c/step-4")
+    run = read(rank.into(tmp_path))
+    assert any("none was on disk meanwhile" in line for line in dangers(run, measure(run)))

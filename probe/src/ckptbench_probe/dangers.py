@@ -109,9 +109,9 @@ def _leaves_none(process: ProcessSeen, removal: _Change, whole: set[str]) -> boo
     """Beside a save, or right before one: a checkpoint that goes before steps do may have been copied to elsewhere."""
     gone = {path for path in whole if _is_in(path, removal.path)}
     at = removal.at_ns
-    step = min((one for one in process.updates_ns if one > at), default=at)
+    step = next((one for one in process.updates_ns if one > at), None)
     needed = any(
-        at < save.start_ns <= step
+        at < save.start_ns <= (step or save.start_ns)
         or (save.start_ns <= at and save.path not in gone and (save.failed or (save.finished_ns or at + 1) > at))
         for save in process.saves
     )  # fmt: skip
