@@ -661,13 +661,14 @@ LOSS = "{'loss': 2.31, 'grad_norm': 0.7, 'learning_rate': 5e-05, 'epoch': 0.1}"
         bar("", 100, 40.0) + bar("", 1700, 2.0),
     ],
 )
-@pytest.mark.parametrize("mark", [LOSS, LOSS.replace("'", '"')])
+@pytest.mark.parametrize("mark", [LOSS, LOSS.replace("'", '"'), ""])
 def test_a_bar_that_lasts_longer_than_a_short_training_is_not_its_steps(
     others: str, mark: str, tmp_path: Path
 ) -> None:
     """Nor do steps of a bar with the same total count."""
     evaluation = bar("", 200, 0.1) + "{'eval_loss': 2.5, 'eval_runtime': 20.0, 'epoch': 1.0}\n"
-    found = facts(tmp_path, others + bar("", 200, 1.5, mark) + evaluation)
+    end = "{'train_runtime': 300.0, 'train_steps_per_second': 0.7, 'epoch': 1.0}\n"
+    found = facts(tmp_path, others + bar("", 200, 1.5, mark) + end + evaluation)
     assert found.step is not None
     assert (found.steps, found.step.value) == (200, pytest.approx(1.5, rel=MIDDLE))
 
@@ -767,6 +768,7 @@ def test_a_fork_of_megatron_prints_names_and_values(tmp_path: Path) -> None:
     [
         ("Finished saving the checkpoint in 61.20 seconds.", False),
         ("Finished staging the checkpoint in 61.20 seconds.", True),
+        ("Finished saving the checkpoint of step 400 in 61.20 seconds.", False),
         ("Finished saving the checkpoint (or staging if async is enabled)in 61.20 seconds.", True),
         ("Finished saving the checkpoint (or staging if async is enabled) in 61.20 seconds.", True),
     ],

@@ -69,12 +69,11 @@ def _passes(events: Sequence[Event]) -> tuple[list[Pass], set[int]]:
     for event in events:
         if event.kind == "step":
             key = (event.bar, event.number)
-            each = current.get(key)
+            each = current.pop(key, None)
             if each is None or (event.step or 0) < (each.events[-1].step or 0):
-                each = current[key] = Pass(key)
+                each = Pass(key)
                 passes.append(each)
-            else:
-                current[key] = current.pop(key)  # the latest comes last
+            current[key] = each  # the latest comes last
             each.events.append(event)
             each.marks += event.is_marked
         elif event.kind == "total":
@@ -85,7 +84,7 @@ def _passes(events: Sequence[Event]) -> tuple[list[Pass], set[int]]:
                 latest[-1].marks += 1
         elif event.kind == "pause" and current:
             latest_one = [*current.values()][-1]
-            latest_one.is_evaluation = latest_one.is_whole and not latest_one.marks
+            latest_one.is_evaluation = latest_one.is_whole
     return passes, told
 
 
@@ -100,7 +99,7 @@ def _counts_epochs(key: Key, passes: Sequence[Pass]) -> bool:
 
 def _of_training(passes: Sequence[Pass]) -> list[Pass]:
     """Without evaluations of as many steps, and without whole passes before the first that prints a loss."""
-    own = [each for each in passes if not each.is_evaluation] or [*passes]
+    own = [each for each in passes if each.marks or not each.is_evaluation] or [*passes]
     first = next((place for place, each in enumerate(own) if each.marks), 0)
     return [each for place, each in enumerate(own) if place >= first or not each.is_whole]
 

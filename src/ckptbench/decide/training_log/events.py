@@ -83,7 +83,9 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     """Raises ValueError with the remedy."""
     told = {name: text for name, text in match.groupdict().items() if text is not None}
     step = _whole("step", told["step"]) if "step" in told else None
-    if log.form.has_own_clock:
+    if "total" in told:
+        at_s = time_of(told["time"], log)
+    elif log.form.has_own_clock:
         at_s = time_of(whole_time(line, *match.span("time")), log) if "time" in told else None
     else:
         stamp = stamp_in(line)

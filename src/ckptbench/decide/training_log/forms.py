@@ -65,7 +65,7 @@ TORCHTITAN = Form(
         ("step:", rf"(?<!validate )step: *(?P<step>{COUNT})\b[^:]{{0,40}}loss: "),
         ("validate step:", r"(?P<pause>validate step:)"),
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
-        ("Finished ", rf"Finished (?:saving the checkpoint|(?P<background>staging the checkpoint|.*if async is enabled\))) ?in (?P<save_s>{NUMBER}) s"),
+        ("Finished ", rf"Finished (?:(?P<background>staging|saving .{{0,60}}staging)|saving)\b.{{0,90}}?\bin (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
         ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<gpus>[\d, ]{1,99})\]"),
         ("device mesh with", r"device mesh with parallelism: (?P<gpus>pp=[a-z_\d=, ]{1,99}?), ep="),
@@ -89,8 +89,8 @@ BAR = Form(
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(
         ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:examples|files|shards|B)/s)(?:[^]\r\n]{{0,200}}(?P<loss>loss))?"),
-        ("loss", r"""['"](?P<loss>loss)['"]: """),
-        ("Total optimization steps", r"Total optimization steps = (?P<all>[\d,]{1,15})"),
+        *((hint, rf"""['"](?P<loss>{hint})['"]: """) for hint in ("loss", "train_runtime")),
+        ("Total optimization steps", r"Total optimization steps = (?P<all>\d[\d,]{0,15})"),
         ("Saving ", rf"(?P<save>Saving (?:current state to |model checkpoint to [^ ]{{0,999}}checkpoint-(?:(?P<step>{COUNT})\b|\w)))"),
         ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
     ),
