@@ -173,3 +173,24 @@ def test_a_checkpoint_that_is_removed_before_the_last_save_is_told(tmp_path: Pat
     rank.add("removed", at_ns=at(4.1), path="/c/step-2").save(4.2, 4.5, after=4, path="/c/step-4")
     run = read(rank.into(tmp_path))
     assert any("none was on disk meanwhile" in line for line in dangers(run, measure(run)))
+
+
+def test_a_checkpoint_that_is_renamed_when_it_is_whole_may_be_pointed_to(tmp_path: Path) -> None:
+    rank = Written().updates(1, 2).save(2.0, 2.5, after=2, path="/c/step-2.tmp")
+    rank.add("moved", at_ns=at(2.6), path="/c/step-2", source="/c/step-2.tmp", size=9, to=None)
+    rank.add("pointed", at_ns=at(2.7), path="/c/latest", to="step-2").updates(3, 4)
+    assert not _told_of_pointers(rank, tmp_path)
+
+
+@pytest.mark.parametrize(("seconds", "early"), [(2.3, True), (2.9, False), (5.0, False)])
+def test_a_pointer_to_a_folder_of_several_files_waits_for_all_of_the_newest_update(
+    seconds: float, early: bool, tmp_path: Path
+) -> None:
+    """Later files in it do not count, nor older ones that are gone."""
+    rank = Written().updates(1).save(1.0, 1.1, after=1, path="/c/run/old.pt").updates(2)
+    rank.add("removed", at_ns=at(1.5), path="/c/run/old.pt")
+    rank.save(2.0, 2.1, after=2, path="/c/run/model.pt")
+    rank.save(2.2, 2.8, after=2, path="/c/run/slots.pt", stepping=False).updates(3, 4, 5, 6)
+    rank.save(6.0, 6.1, after=6, path="/c/run/model-6.pt").updates(7)
+    rank.add("linked", at_ns=at(seconds), path="/c/latest", to="run")
+    assert len(_told_of_pointers(rank, tmp_path)) == early

@@ -126,7 +126,7 @@ def _pointed_too_early(run: Run) -> Iterator[str]:
         for process in run.trained
         for change, whole in _changes(process)
         if change.to and change.path not in made_aside
-        if _is_early(change, process.saves, whole)
+        if _is_early(change, process, whole)
     )
     for name, times in early.items():
         yield (
@@ -135,13 +135,25 @@ def _pointed_too_early(run: Run) -> Iterator[str]:
         )
 
 
-def _is_early(pointer: _Change, saves: tuple[SaveSeen, ...], whole: set[str]) -> bool:
-    """Files of a checkpoint itself are no pointers, nor what an engine does within the call that saves."""
-    if any(_is_in(pointer.path, save.path) for save in saves):
+def _is_early(pointer: _Change, process: ProcessSeen, whole: set[str]) -> bool:
+    """Of what it names, the newest counts. Files of a checkpoint itself are no pointers, nor what an engine does within the call that saves."""
+    if any(_is_in(pointer.path, save.path) for save in process.saves):
         return False
-    named = [save for save in saves if _names(pointer, save.path)]
-    within = any(save.stepping and save.start_ns <= pointer.at_ns <= (save.end_ns or pointer.at_ns) for save in named)  # fmt: skip
-    return not within and any(save.path not in whole for save in named)
+    # A session may say at its end when saves were finished, which a killed one has not.
+    known = [save for save in process.saves if save.finished_ns or save.kind != "session"]
+    named = [save for save in known if _names(pointer, save.path)]
+    begun = [save for save in named if save.start_ns <= pointer.at_ns] or named
+    newest = [save for save in begun if save.updates == max(one.updates for one in begun)]
+    if any(save.stepping and save.start_ns <= pointer.at_ns <= (save.end_ns or pointer.at_ns) for save in newest):  # fmt: skip
+        return False
+    return any(save.path not in whole and not _was_renamed(save, process, pointer.at_ns) for save in newest)  # fmt: skip
+
+
+def _was_renamed(save: SaveSeen, process: ProcessSeen, until_ns: int) -> bool:
+    return any(
+        event["event"] == "moved" and save.start_ns <= event["at_ns"] <= until_ns and _is_in(save.path, event["source"] or "?")
+        for event in process.events
+    )  # fmt: skip
 
 
 def _names(pointer: _Change, path: str) -> bool:
