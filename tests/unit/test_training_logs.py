@@ -658,6 +658,8 @@ LOSS = "{'loss': 2.31, 'grad_norm': 0.7, 'learning_rate': 5e-05, 'epoch': 0.1}"
         bar("Loading checkpoint shards: ", 7, 900.0, unit="s/it"),
         bar("", 900, 4.0),
         bar("", 200, 20.0),
+        bar("Counting: ", 900, 4.0, unit="docs/s")
+        + bar("model.safetensors: ", 900, 4.0, unit="s/file"),
         bar("", 100, 40.0) + bar("", 1700, 2.0),
     ],
 )
@@ -692,6 +694,12 @@ def test_the_bar_of_the_steps_is_known_by_their_number_or_by_a_loss_in_it(
     [
         (bar("", 900, 4.0) + bar("", 200, 1.5), (900, 200)),
         (bar("Phase 1: ", 200, 4.0) + bar("Run: ", 200, 1.5), (200, 200)),
+        (
+            bar("Packing: ", 90, 4.0)
+            + bar("x", 900, 4.0)
+            + bar("Training on packed data: ", 200, 1.5),
+            (900, 200),
+        ),
         (bar("", 200, 4.0) + bar("", 200, 1.5), (200,)),
     ],
 )
@@ -779,3 +787,17 @@ def test_wordings_of_a_saves_end(end: str, background: bool, tmp_path: Path) -> 
     found = facts(tmp_path, lines)
     check(found, made)
     assert found.background is background
+
+
+def test_a_clock_that_begins_again_each_day_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02} step {at // 100} loss 2.3"
+        for at in range(80_000, 200_000, 100)
+    ]
+    log = str(written(tmp_path, lines))
+    words = ["--gpus", "8", "--mtbf", "40h", "--restart", "10min", "--blocking", "95s", "--now", "50 steps"]  # fmt: skip
+    text = said(["--training-log", log, "--log-pattern", r"^(?P<time>[\d:]+) step (?P<step>\d+)", *words], capsys)  # fmt: skip
+    assert "a step 1.667 min" in text
+    assert "Its clock went back 2 times, as at the end of a day" in text

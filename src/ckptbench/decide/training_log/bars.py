@@ -14,7 +14,7 @@ from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.events import Event
 
 OTHER = re.compile(
-    r"map|token|load|fetch|generat|filter|group|pack|eval|valid|test|predict|process|prepar|extract|resolv|read|sanity|cach|encod|convert|shard",
+    r"(?!(?:pre-?)?train).*\b(?:map|token|(?:up|down)?load|fetch|generat|filter|group|pack|eval|valid|test|predict|process|prepar|preproc|extract|resolv|read|sanity|cach|encod|convert|shard)",
     re.IGNORECASE,
 )
 """In the name of a bar that counts no steps."""
@@ -46,7 +46,7 @@ class Pass:
 def only_bar_of_steps(events: Sequence[Event]) -> list[Event]:
     """The same, where other bars are pauses. Raises DataError where the log does not say which bar is that of the steps."""
     passes, told = _passes(events)
-    keys = [key for key in dict.fromkeys(each.key for each in passes) if not OTHER.search(key[0])]
+    keys = [key for key in dict.fromkeys(each.key for each in passes) if not OTHER.match(key[0])]
     marked = {each.key for each in passes if each.marks}
     for known in (lambda key: key[1] in told, lambda key: key in marked):
         if any(map(known, keys)):

@@ -19,6 +19,8 @@ NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
 COUNT = r"\d{1,12}"
 Line = tuple[str, re.Pattern[str]]
 """A kind of line: a part of every such line, which is found faster than its expression; and that."""
+DATA = r"(?:(?:example|file|shard|doc|line|token|sample|row|record|image|page|chunk|sentence|byte)s?|[kMG]?i?B|tok|img)\b"
+"""Units of progress bars that count no steps."""
 EVALUATED = "Its times have the evaluation before each save in them"
 EXAMPLE = r"--log-pattern 'step (?P<step>\d+) took (?P<step_s>[\d.]+)'"
 
@@ -88,7 +90,7 @@ BAR = Form(
     # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(
-        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:examples|files|shards|B)/s)(?:[^]\r\n]{{0,200}}(?P<loss>loss))?"),
+        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:{DATA}/s|s/{DATA}))(?:[^]\r\n]{{0,200}}(?P<loss>loss))?"),
         *((hint, rf"""['"](?P<loss>{hint})['"]: """) for hint in ("loss", "train_runtime")),
         ("Total optimization steps", r"Total optimization steps = (?P<all>\d[\d,]{0,15})"),
         ("Saving ", rf"(?P<save>Saving (?:current state to |model checkpoint to [^ ]{{0,999}}checkpoint-(?:(?P<step>{COUNT})\b|\w)))"),
