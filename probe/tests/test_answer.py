@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from traces import Written
 
-from ckptbench_probe.answer import Wishes, answer, failures
+from ckptbench_probe.answer import Wishes, answer
 from ckptbench_probe.costs import costs
 from ckptbench_probe.measures import measure
 from ckptbench_probe.reading import read
@@ -37,15 +38,30 @@ def test_without_ckptbench_the_command_is_told(
     assert line.endswith(
         f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 7200s --gpus 64 --save-steps"
     )
-    (line,) = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
-    assert line.endswith("ckptbench decide --costs costs.yaml --rate llama3 --gpus 1 --save-steps")
+    first, line = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    assert first == "how often to save depends on how often the job fails"
+    assert line.startswith("name it: ckptbench decide --costs costs.yaml --gpus 1 --save-steps with --mtbf 14h ")  # fmt: skip
+
+
+def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
+    """Young's intervals: the roots of 2 x 0.4 s x 3,600 s and of ten and a hundred times that, less what Daly's takes off."""
+    measures = replace(measure(read(folder)), updates=200)
+    first, heads, *table, last = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    assert first == "how often to save depends on how often the job fails:"
+    assert heads.split("  ")[-1] == "today's 3 steps lose"
+    for line, hours, steps in zip(table, (1, 10, 100), (53, 169, 536), strict=True):
+        assert line.startswith(f"{hours} h ")
+        assert f" {steps} steps (" in line
+        longer = line.endswith("longer than this training's 200 steps: save at its end")
+        assert longer is (steps > 200)
+    assert all(one in last for one in ("--mtbf 14h", "--gpu-mtbf 50000h", "--log jobs.txt"))
 
 
 def test_with_ckptbench_the_interval_is_told(folder: Path) -> None:
     measures = measure(read(folder))
     (line,) = answer(costs(measures), Wishes(mtbf_s=7200.0), measures, folder / "costs.yaml")
     # Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s.
-    assert line.startswith("save every 76 steps (76 s): save_steps=76")
+    assert line.startswith("longer than this training's 10 steps: save at its end; a longer training: save every 76 steps (76 s): save_steps=76")  # fmt: skip
     assert "today's 3 steps lose" in line
 
 
@@ -58,11 +74,12 @@ def test_where_no_step_is_free_of_saves_that_is_told(tmp_path: Path) -> None:
     assert line.startswith("how often to save cannot be told")
 
 
-def test_a_published_rate_is_that_of_as_many_gpus() -> None:
-    """419 interruptions in 54 days of 16,384 GPUs: one in 3.1 hours."""
-    assert failures(Wishes(gpus=16_384), ranks=2).mtbf_s / 3600 == pytest.approx(3.093, abs=0.001)
-    assert failures(Wishes(), ranks=2).mtbf_s / 3600 == pytest.approx(25_338.5, abs=0.5)
-    assert failures(Wishes(mtbf_s=60.0), ranks=2).mtbf_s == 60.0
+def test_where_every_save_has_failed_that_is_told(tmp_path: Path) -> None:
+    rank = Written().updates(1, 2, 3, 4).save(4.0, 4.1, after=4).updates(5, 6)
+    rank.events[2]["failed"] = True
+    measures = measure(read(rank.into(tmp_path)))
+    (line,) = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    assert line.endswith("cannot be told: every save has failed")
 
 
 def test_the_users_own_restart_is_in_the_costs(folder: Path) -> None:

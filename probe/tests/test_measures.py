@@ -109,6 +109,24 @@ def test_a_restart_is_another_attempt(tmp_path: Path) -> None:
     assert measures.interval_steps == 4
 
 
+@pytest.mark.parametrize(
+    ("born", "restarts", "starts"),
+    [
+        (0.5, 0, 1),  # it lived beside the first, whose last steps are not in its trace
+        (1.5, 0, 2),
+        (0.5, 1, 2),  # on another node, whose clock is behind
+    ],
+)
+def test_a_rank_that_was_born_before_the_last_step_of_another_is_of_the_same_start(
+    born: float, restarts: int, starts: int, tmp_path: Path
+) -> None:
+    Written(rank=0, pid=1).updates(1).into(tmp_path)
+    second = Written(rank=0 if restarts else 1, pid=2, born=born, opened=2.0, restarts=restarts)
+    second.updates(2, 3, 4, 5).ended(6).into(tmp_path)
+    measures = measured(tmp_path)
+    assert (measures.attempts, measures.ranks) == (starts, 3 - starts)
+
+
 def test_ranks_that_say_no_number_are_told_apart_by_their_process(tmp_path: Path) -> None:
     for pid in (7, 8):
         Written(rank=None, pid=pid).updates(1, 2, 3, 4, 5).ended(6).into(tmp_path)

@@ -102,3 +102,23 @@ def test_of_a_shared_folder_only_the_ranks_own_files_count(
     for name in ("__0_0.distcp", "__1_0.distcp"):
         (tmp_path / "step-1" / name).write_bytes(b"x")
     assert [Path(name).name for name in watched.files()] == ["__0_0.distcp"]
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [
+        ("s3://bucket/run", "s3://bucket/run"),
+        ("gs://bucket/a b", "gs://bucket/a b"),
+        ("simplecache::s3://bucket", "simplecache::s3://bucket"),
+        ("memory://run", "memory://run"),
+        ("file:///c/run", "/c/run"),
+        ("file://localhost/c/run", "/c/run"),
+        ("FILE:///c/run", "/c/run"),
+        ("/c/a:b", "/c/a:b"),
+        ("/c//run/", "/c/run"),
+        ("local:///c/run", "/c/run"),
+    ],
+)
+def test_a_place_is_a_url_or_an_absolute_path(written: str, known: str) -> None:
+    assert storage.place(written) == known
+    assert (storage.file_system(known, MOUNTS) == storage.NOT_SEEN) is ("://" in known)

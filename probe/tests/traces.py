@@ -26,6 +26,8 @@ class Written:
     pid: int = 100
     unix_ns: int = 1_700_000_000_000_000_000
     born: float = -5.0
+    opened: float = 0.0
+    restarts: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def updates(self, *seconds: float, backwards: int | None = None) -> Written:
@@ -89,8 +91,8 @@ class Written:
     def into(self, folder: Path, *, torn: str = "") -> Path:
         folder.mkdir(exist_ok=True)
         opening = {
-            "event": "process", "format": 1, "run": self.run, "host": self.host, "pid": self.pid, "boot": self.boot, "at_ns": START_NS,
-            "unix_ns": self.unix_ns, "born_ns": at(self.born), "rank": self.rank, "ranks": self.ranks, "restarts": 0, "python": "3.11.7",
+            "event": "process", "format": 1, "run": self.run, "host": self.host, "pid": self.pid, "boot": self.boot, "at_ns": at(self.opened),
+            "unix_ns": self.unix_ns + at(self.opened) - START_NS, "born_ns": at(self.born), "rank": self.rank, "ranks": self.ranks, "restarts": self.restarts, "python": "3.11.7",
             "command": ["train.py"],
         }  # fmt: skip
         lines = [json.dumps(one) for one in [opening, *self.events]]

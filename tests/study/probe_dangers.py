@@ -20,9 +20,10 @@ STEPS = 30
 SAVE_EVERY = 10
 
 
-def lightning(*, asynchronous: bool) -> None:
-    """Keeps one checkpoint, as is its default."""
+def lightning(*, asynchronous: bool, failing: bool = False) -> None:
+    """Keeps one checkpoint, as is its default. `failing`: the second cannot be written."""
     import lightning
+    from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
     from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.plugins.io import AsyncCheckpointIO
     from torch.utils.data import DataLoader
@@ -39,11 +40,17 @@ def lightning(*, asynchronous: bool) -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.AdamW(self.parameters())
 
+    class FullDisk(TorchCheckpointIO):
+        def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, **options: Any) -> None:
+            if failing and f"step={2 * SAVE_EVERY}" in str(path):
+                raise OSError(28, "No space left on device")
+            super().save_checkpoint(checkpoint, path, **options)
+
     batches = [torch.randn(4, 512) for _ in range(STEPS)]
     trainer = lightning.Trainer(
         max_steps=STEPS, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
         callbacks=[ModelCheckpoint(dirpath=FOLDER, every_n_train_steps=SAVE_EVERY)],
-        plugins=[AsyncCheckpointIO()] if asynchronous else [],
+        plugins=[AsyncCheckpointIO(FullDisk())] if asynchronous else [],
     )  # fmt: skip
     trainer.fit(Module(), DataLoader(batches, batch_size=None))
 
@@ -91,6 +98,7 @@ def last_checkpoint() -> None:
 WAYS = {
     "lightning": lambda: lightning(asynchronous=False),
     "lightning_async": lambda: lightning(asynchronous=True),
+    "lightning_fails": lambda: lightning(asynchronous=True, failing=True),
     "trainer": lambda: trainer(killed=False),
     "trainer_killed": lambda: trainer(killed=True),
     "last_checkpoint": last_checkpoint,

@@ -6,9 +6,11 @@ python probe_orbax_saves.py
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from orbax.checkpoint._src.checkpointers import async_checkpointer
 
 STATE = {"weights": jnp.ones((64, 64)), "step": jnp.zeros((), jnp.int32)}
 
@@ -48,7 +50,26 @@ def failing() -> None:
         manager.save(2, args=ocp.args.StandardSave(STATE))
 
 
+def failing_in_background() -> None:
+    """The disk is full when the first is committed; the program hears of that, and saves again."""
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    commit = async_checkpointer._on_commit_callback
+    with ocp.CheckpointManager(Path("background").resolve()) as manager:
+        async_checkpointer._on_commit_callback = full_disk
+        manager.save(1, args=ocp.args.StandardSave(STATE))
+        try:
+            manager.wait_until_finished()
+        except OSError as error:
+            print(type(error).__name__)
+        async_checkpointer._on_commit_callback = commit
+        manager.save(2, args=ocp.args.StandardSave(STATE))
+
+
 if __name__ == "__main__":
     by_own_function()
     in_foreground()
     failing()
+    failing_in_background()

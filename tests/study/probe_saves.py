@@ -9,17 +9,21 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file, save_model
 from torch import nn
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.utils.data import DataLoader
 
-Save = Callable[[nn.Module], None]
+Save = Callable[[nn.Module], Iterator[None] | None]
+"""Training goes on where it yields."""
 
 
 def to_memory(model: nn.Module) -> None:
@@ -70,6 +74,30 @@ def dcp_process(model: nn.Module) -> None:
     torch.distributed.destroy_process_group()
 
 
+class FullDisk(dcp.FileSystemWriter):
+    def finish(self, *args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def dcp_fails(model: nn.Module) -> Iterator[None]:
+    """In a thread, in a process, with staging of its own, and then one that ends well. Nobody looks at what has failed."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("PORT_OF_TEST", "0"), RANK="0", WORLD_SIZE="1")  # fmt: skip
+    torch.distributed.init_process_group("gloo")
+    stager = DefaultStager(StagingOptions(False, False, True, False))
+    ways: list[tuple[type[dcp.FileSystemWriter], dict[str, Any]]] = [
+        (FullDisk, {}),
+        (FullDisk, {"async_checkpointer_type": AsyncCheckpointerType.PROCESS}),
+        (FullDisk, {"async_stager": stager}),
+        (dcp.FileSystemWriter, {}),
+    ]
+    for number, (writer, options) in enumerate(ways, 1):
+        started = dcp.async_save({"model": model.state_dict()}, storage_writer=writer(f"step-{number}"), **options)  # fmt: skip
+        futures.wait([getattr(started, "upload_completion", started)])
+        yield
+    stager.close()
+    torch.distributed.destroy_process_group()
+
+
 def beside_workers(model: nn.Module) -> None:
     """Workers of a data loader import what the training does, and neither step nor save."""
     for method in ("fork", "spawn", "forkserver"):
@@ -90,6 +118,7 @@ WAYS: dict[str, Save] = {
     "dcp_sync": dcp_sync,
     "dcp_writer": dcp_writer,
     "dcp_process": dcp_process,
+    "dcp_fails": dcp_fails,
     "beside_workers": beside_workers,
 }
 
@@ -106,7 +135,8 @@ def main() -> None:
             optimizer.step()
 
     train()
-    WAYS[sys.argv[1]](model)
+    for _ in WAYS[sys.argv[1]](model) or ():
+        train()
     train()
 
 

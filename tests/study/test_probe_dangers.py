@@ -42,6 +42,13 @@ def test_lightning_with_asynchronous_io_and_its_temporary_files_elsewhere_is_war
     assert COPIED in training.told
 
 
+def test_a_save_of_lightning_that_fails_in_its_thread_is_not_finished(tmp_path: Path) -> None:
+    """Lightning says so at the next one, which it has handed on by then."""
+    training = probed(tmp_path, warm("trainers", "run"), PROVOKING, "lightning_fails", code=1)
+    assert [one["failed"] for one in training.summary["checkpoints"]][:2] == [False, True]
+    assert "checkpoints failed (epoch=0-step=20.ckpt" in training.told
+
+
 def test_trainer_takes_a_half_written_folder_for_its_last_checkpoint_and_is_warned_of(
     tmp_path: Path,
 ) -> None:

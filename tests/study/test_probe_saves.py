@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench_probe.check.states import saves
 from tests.study.probed_training import cold, probed, warm
 
 SAVING = Path(__file__).with_name("probe_saves.py")
@@ -94,6 +95,19 @@ def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Pat
     )
 
 
+@pytest.mark.frameworks("pytorch")
+def test_asynchronous_saves_that_fail_are_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the program does not look at their futures."""
+    monkeypatch.setenv("PORT_OF_TEST", free_port())
+    training = probed(tmp_path, warm("pytorch", "run"), str(SAVING), "dcp_fails")
+    found = [(Path(*one["paths"]).name, one["failed"]) for one in training.summary["checkpoints"]]
+    assert found == [("step-1", True), ("step-2", True), ("step-3", True), ("step-4", False)]
+    assert "3 of 4 checkpoints failed (step-1, step-2, step-3)" in training.told
+    assert saves(training.folder) == {5: False, 10: False, 15: False, 20: True}
+
+
 @pytest.mark.frameworks("trainers")
 def test_accelerate_and_fabric_are_measured(tmp_path: Path) -> None:
     """accelerate keeps one folder that it names itself, and removes it before it writes the next."""
@@ -131,15 +145,21 @@ def test_orbax_is_asked_once_whether_it_saves_and_a_save_that_fails_takes_no_end
     assert training.out.splitlines() == [
         "asked at [1, 2, 3, 4, 5, 6], saved at [2, 4, 6]",
         "StepAlreadyExistsError",
+        "OSError",
     ]
     checkpoints = training.summary["checkpoints"]
     names = [str(Path(*Path(path).parts[-2:])) for one in checkpoints for path in one["paths"]]
     assert names == [
         *("own/2", "own/4", "own/6", "foreground/2", "foreground/4"),
         *("failing/1", "failing/1", "failing/2"),
+        *("background/1", "background/2"),
     ]
-    assert [one["failed"] for one in checkpoints] == [place == 6 for place in range(8)]
-    assert [one["background"] for one in checkpoints] == [True] * 3 + [False] * 2 + [True, False, True]  # fmt: skip
+    assert [one["failed"] for one in checkpoints] == [place in (6, 8) for place in range(10)]
+    assert [one["background"] for one in checkpoints] == [True] * 3 + [False] * 2 + [True, False, True, True, True]  # fmt: skip
     for one in checkpoints:
         assert one["finished_s"] is not None
-        assert one["bytes"] == ({} if one["failed"] else {"float32": 64 * 64 * 4, "int32": 4})
+        assert one["bytes"] == (
+            {}
+            if "failing" in one["paths"][0] and one["failed"]
+            else {"float32": 64 * 64 * 4, "int32": 4}
+        )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,14 @@ from drawn_logs import SHAPES, coverage
 from ckptbench.common.errors import DataError
 from ckptbench.decide import rates
 from ckptbench.decide.clock import seconds_of as moment
-from ckptbench.decide.rates import clustered_interval, exact_interval, overdispersion, read_log
+from ckptbench.decide.rates import (
+    FailureRate,
+    clustered_interval,
+    exact_interval,
+    overdispersion,
+    read_log,
+    read_rate,
+)
 from ckptbench.decide.watched import Watched
 
 HOUR = 3600
@@ -137,3 +147,63 @@ def test_the_hour_that_autumn_repeats_is_read(tmp_path: Path) -> None:
     rate = read_log(path, gpus=1, **ends)
     assert rate.log is not None
     assert (rate.failures, rate.log.found) == (3, 4)
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "failure-rates.md").read_text(
+    encoding="utf-8"
+)
+PBS_RECORDS = [
+    ("01/08/2026 03:12:44", "R", -20),
+    ("01/14/2026 22:00:05", "E", 0),
+    ("01/19/2026 16:05:30", "R", -11),
+    ("01/24/2026 09:41:02", "R", -20),
+    ("01/31/2026 09:44:10", "E", -29),
+    ("02/05/2026 05:59:59", "R", -4),
+    ("02/14/2026 08:30:00", "E", 271),
+    ("02/20/2026 23:17:08", "R", -20),
+    ("02/20/2026 23:19:51", "R", -20),
+]
+QACCT = """#!/bin/sh
+cat <<END
+==============================================================
+qname        gpu.q
+end_time     Thu Jan  8 03:12:44 2026
+failed       100 : assumedly after job
+==============================================================
+end_time     Fri Jan  9 05:59:59 2026
+failed       37  : qmaster enforced h_rt, h_cpu, or h_vmem limit
+==============================================================
+end_time     01/24/2026 09:41:02.123
+failed       25  : rescheduling
+==============================================================
+end_time     Sun Jan 25 05:59:59 2026
+failed       0
+END
+"""
+
+
+def run_recipe(folder: Path, word: str) -> FailureRate:
+    """Of the page, in a folder with such a scheduler's records."""
+    (recipe,) = (each for each in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if word in each)
+    variables = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", recipe], cwd=folder, env=variables, check=True)
+    own = folder / "own.yaml"
+    own.write_text("title: ours\ncounts: nodes\nlog: failures.csv\ngpus: 32\nfrom: 2026-01-01\nto: 2026-03-02\n")  # fmt: skip
+    return read_rate(own)
+
+
+def test_the_pages_recipe_for_pbs_takes_requeues_after_a_lost_node_alone(tmp_path: Path) -> None:
+    (tmp_path / "accounting").mkdir()
+    lines = [f"{at};{kind};{number}.pbs1;user=ada Resource_List.ngpus=32 Exit_status={status} resources_used.ncpus=384 run_count=2" for number, (at, kind, status) in enumerate(PBS_RECORDS)]  # fmt: skip
+    (tmp_path / "accounting" / "20260108").write_text("\n".join(lines) + "\n")
+    rate = run_recipe(tmp_path, "accounting")
+    assert rate.log is not None
+    assert (rate.log.found, rate.failures) == (5, 4)
+    assert rate.mean_hours(32) == pytest.approx(359.8, abs=0.05)
+
+
+def test_the_pages_recipe_for_grid_engine_takes_lost_nodes_alone(tmp_path: Path) -> None:
+    (tmp_path / "qacct").write_text(QACCT)
+    (tmp_path / "qacct").chmod(0o755)
+    assert run_recipe(tmp_path, "qacct").failures == 2
+    assert (tmp_path / "failures.csv").read_text().splitlines() == ["2026-01-08T03:12:44", "2026-01-24T09:41:02"]  # fmt: skip

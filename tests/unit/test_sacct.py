@@ -232,9 +232,8 @@ def test_a_time_in_which_no_job_ran_gives_no_rate(tmp_path: Path) -> None:
         "1|COMPLETED|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a|b|c\n",
         "JobID  State  Elapsed\n1 FAILED 24:00:00\n",
         '{"jobs": [' + ", ".join(['{"job_id": 1, "state": "FAILED"}'] * 900),
-        "11/25/2026 10:00:00;E;123.server;user=a group=b queue=q\n",
     ],
-    ids=["no names", "in columns", "JSON", "PBS"],
+    ids=["no names", "in columns", "JSON"],
 )
 def test_what_is_no_table_of_sacct_says_in_a_short_line_how_to_ask_for_one(
     tmp_path: Path, text: str
@@ -249,3 +248,64 @@ def test_a_table_of_failed_jobs_alone_says_that_the_others_are_missing(tmp_path:
     told = "every job of the table failed: if others ran, ask for them too, as failures are rarer then"  # fmt: skip
     assert told in list(read(tmp_path, table(f"1|NODE_FAIL{row}")).said())
     assert told not in list(read(tmp_path, table(f"1|NODE_FAIL{row}", f"2|TIMEOUT{row}")).said())
+
+
+ENDED = [f"{day}|COMPLETED|2026-06-{day:02}T00:00:00|2026-06-{day + 7:02}T00:00:00|7-00:00:00|gres/gpu=8|a" for day in (1, 8, 15)]  # fmt: skip
+FAILED = "4|NODE_FAIL|2026-06-08T00:00:00|2026-06-12T00:00:00|4-00:00:00|gres/gpu=8|b"
+
+
+@pytest.mark.parametrize(
+    ("running", "named"),
+    [
+        ("90|RUNNING|2025-01-01T00:00:00|Unknown|541-00:00:00|gres/gpu=512|c", True),
+        ("91|RUNNING|2026-06-12T00:00:00|Unknown|10-00:00:00|gres/gpu=8|c", True),
+        ("92|RUNNING|2026-06-20T00:00:00|Unknown|6-00:00:00|gres/gpu=8|c", False),
+    ],
+)
+def test_a_job_that_runs_longer_than_any_that_ended_is_named_and_no_time_at_risk(
+    running: str, named: bool, tmp_path: Path
+) -> None:
+    rate = read(tmp_path, table(*ENDED, FAILED, running), restart_minutes=0)
+    assert rate.mean_gpu_hours == 8 * 24 * (21 + 4 + (0 if named else 6))
+    told = [line for line in rate.said() if "RUNNING" in line]
+    assert [line.startswith(f"1 job ({running[:2]}) still RUNNING for longer") for line in told] == [True] * named  # fmt: skip
+    assert all("sacctmgr show runawayjobs" in line for line in told)
+
+
+def test_a_job_that_runs_since_long_before_the_others_is_named(tmp_path: Path) -> None:
+    long = "9|COMPLETED|2026-04-01T00:00:00|2026-06-10T00:00:00|70-00:00:00|gres/gpu=8|a"
+    old = "90|RUNNING|2026-05-01T00:00:00|Unknown|50-00:00:00|gres/gpu=8|c"
+    told = [*read(tmp_path, table(long, FAILED, old)).said()]
+    assert any("1 job (90) still RUNNING for longer than any that ended (70 days), or since long before these" in line for line in told)  # fmt: skip
+
+
+def test_jobs_on_more_gpus_at_once_than_there_are_are_named(tmp_path: Path) -> None:
+    late = [f"{50 + number}|RUNNING|2026-06-2{number}T00:00:00|Unknown|{6 - number}-00:00:00|gres/gpu=8|c" for number in range(3)]  # fmt: skip
+    (tmp_path / "jobs.txt").write_text(table(*ENDED, FAILED, *late))
+    own = tmp_path / "own.yaml"
+    own.write_text("title: ours\ncounts: nodes\nlog: jobs.txt\ngpus: 16\nrestart_minutes: 0\n")
+    rate = read_rate(own)
+    told = [line for line in rate.said() if "at once" in line]
+    assert [line.startswith("1 job (50) still RUNNING on more GPUs at once than the 16 of `gpus`: ") for line in told] == [True]  # fmt: skip
+    assert rate.mean_gpu_hours == 8 * 24 * (21 + 4 + 5 + 4)
+    own.write_text(own.read_text().replace("gpus: 16", "gpus: 8"))
+    assert any("jobs that ended had 16 GPUs at once, more than the 8 of `gpus`" in line for line in read_rate(own).said())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "01/08/2026 03:12:44;R;7001.pbs1;user=ada group=ml exec_host=n1/0*96+n2/0*96 Exit_status=-20 run_count=2\n",
+        "01/08/2026 03:12:44;Q;7001.pbs1;a=1,b=2,c=3,d=4,e=5\n",
+        "==============================================================\nqname        gpu.q\nhostname     node1\n",
+        "gpu.q:node1:ml:ada:train:7001:sge:0:" + "0:" * 40 + "\n",
+    ],
+    ids=["PBS", "PBS with commas", "qacct", "accounting"],
+)
+def test_records_of_other_schedulers_point_to_what_their_users_do(
+    text: str, tmp_path: Path
+) -> None:
+    (line,) = words(tmp_path, text)
+    assert line.startswith("jobs.txt: line 1: these are records of PBS or Grid Engine: ")
+    assert 'docs/failure-rates.md says below "PBS and Grid Engine"' in line
+    assert "sacct" not in line

@@ -7,6 +7,7 @@ import json
 import random
 import re
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -633,3 +634,170 @@ def test_a_training_log_is_one_source_of_costs(capsys: pytest.CaptureFixture[str
     assert "--costs and --training-log: give one of them" in refused(both, capsys)
     alone = ["--log-pattern", "x", "--mtbf", "5h", "--costs", here]
     assert "--log-pattern: give --training-log too" in refused(alone, capsys)
+
+
+def bar(name: str, total: int, step_s: float, mark: str = "", unit: str = "it/s") -> str:
+    """All of a progress bar. `mark`: a line that is printed with every tenth step."""
+    text = ""
+    for step in range(total + 1):
+        clock = f"{int(step * step_s) // 60:02}:{int(step * step_s) % 60:02}"
+        text += f"\r{name}{step * 100 // total:3}%|#   | {step}/{total} [{clock}<01:00, 1.00{unit}]"
+        if mark and step and step % 10 == 0:
+            text += f"\n{mark}\n"
+    return text + "\n"
+
+
+LOSS = "{'loss': 2.31, 'grad_norm': 0.7, 'learning_rate': 5e-05, 'epoch': 0.1}"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        bar("Downloading data: ", 900, 4.0),
+        bar("Tokenizing (num_proc=4): ", 200, 20.0),
+        bar("Loading checkpoint shards: ", 7, 900.0, unit="s/it"),
+        bar("", 900, 4.0),
+        bar("", 200, 20.0),
+        bar("Counting: ", 900, 4.0, unit="docs/s")
+        + bar("model.safetensors: ", 900, 4.0, unit="s/file"),
+        bar("", 100, 40.0) + bar("", 1700, 2.0),
+    ],
+)
+@pytest.mark.parametrize("mark", [LOSS, LOSS.replace("'", '"'), ""])
+def test_a_bar_that_lasts_longer_than_a_short_training_is_not_its_steps(
+    others: str, mark: str, tmp_path: Path
+) -> None:
+    """Nor do steps of a bar with the same total count."""
+    evaluation = bar("", 200, 0.1) + "{'eval_loss': 2.5, 'eval_runtime': 20.0, 'epoch': 1.0}\n"
+    end = "{'train_runtime': 300.0, 'train_steps_per_second': 0.7, 'epoch': 1.0}\n"
+    found = facts(tmp_path, others + bar("", 200, 1.5, mark) + end + evaluation)
+    assert found.step is not None
+    assert (found.steps, found.step.value) == (200, pytest.approx(1.5, rel=MIDDLE))
+
+
+@pytest.mark.parametrize(
+    "known", ["***** Running training *****\n  Total optimization steps = 1,200\n", ""]
+)
+def test_the_bar_of_the_steps_is_known_by_their_number_or_by_a_loss_in_it(
+    known: str, tmp_path: Path
+) -> None:
+    own = bar("", 1200, 0.5)
+    if not known:
+        own = own.replace("1.00it/s]", "1.00it/s, loss=2.31, lr=0.1]")
+    found = facts(tmp_path, known + bar("", 600, 3.0) + own)
+    assert found.step is not None
+    assert (found.steps, found.step.value) == (1200, pytest.approx(0.5, rel=MIDDLE))
+
+
+@pytest.mark.parametrize(
+    ("log", "totals"),
+    [
+        (bar("", 900, 4.0) + bar("", 200, 1.5), (900, 200)),
+        (bar("Phase 1: ", 200, 4.0) + bar("Run: ", 200, 1.5), (200, 200)),
+        (
+            bar("Packing: ", 90, 4.0)
+            + bar("x", 900, 4.0)
+            + bar("Training on packed data: ", 200, 1.5),
+            (900, 200),
+        ),
+        (bar("", 200, 4.0) + bar("", 200, 1.5), (200,)),
+    ],
+)
+def test_which_bar_counts_the_steps_is_not_guessed(
+    log: str, totals: tuple[int, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="does not say which of its bars counts the steps") as told:
+        facts(tmp_path, log)
+    patterns = re.findall(r"--log-pattern '([^']+)'", str(told.value))
+    assert len(patterns) == len(totals)
+    if len(totals) > 1:
+        found = facts(tmp_path, log, patterns[-1])
+        assert found.step is not None
+        assert (found.steps, found.step.value) == (totals[-1], pytest.approx(1.5, rel=MIDDLE))
+
+
+def test_a_bar_of_data_alone_tells_of_no_step(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="tells of a step"):
+        facts(tmp_path, bar("Tokenizing: ", 200, 1.0))
+
+
+@pytest.mark.parametrize(
+    "group",
+    [r"(?P<time>[^\"]+)", r"(?P<time>[\d:]+)", r"(?:\d+ days?, )?(?P<time>[\d:]+)", r"(?P<time>\d+)"],
+)  # fmt: skip
+def test_a_clock_goes_on_beyond_a_day(group: str, tmp_path: Path) -> None:
+    """Python prints a time of more than 24 hours as "2 days, 3:04:05", of which a group may catch a part."""
+    made, lines = Made(step_s=12.4, noise=0.01), []
+    for step in range(50, 20_001, 50):
+        made.some(50 * made.step_s)
+        passed = timedelta(seconds=int(made.now_s - Made().now_s))
+        lines.append(f'{{"current_steps": {step}, "loss": 2.3, "elapsed_time": "{passed}", "remaining_time": "1 day, 6:50:16"}}')  # fmt: skip
+    assert "2 days, " in lines[-1]
+    pattern = rf'"current_steps": (?P<step>\d+).*"elapsed_time": "{group}'
+    found = facts(tmp_path, lines, pattern)
+    assert found.step is not None
+    assert found.step.value == pytest.approx(12.4, rel=0.01)
+    in_the_second_day = [line for line in lines if "1 day, " in line.split("remaining")[0]]
+    later = facts(tmp_path, in_the_second_day, pattern)
+    assert later.step is not None
+    assert later.step.value == pytest.approx(12.4, rel=0.01)
+
+
+def test_a_fork_of_megatron_prints_names_and_values(tmp_path: Path) -> None:
+    """As Megatron-DeepSpeed of the ALCF does, with its first iteration three times as long."""
+    lines: list[str] = []
+    now_s = 0.0
+    for step in range(1, 161):
+        took_s = 64.0 if step == 1 else 20.5 + step % 5 / 10
+        now_s += took_s
+        stamp = f"2026-03-02 1{int(now_s) // 3600}:{int(now_s) // 60 % 60:02}:{now_s % 60:09.6f}"
+        lines.append(
+            f"[{stamp[:-3]}] [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, skipped=0, lr=[3e-09], mom=[(0.9, 0.95)]"
+        )
+        lines.append(
+            f"[{stamp}][INFO][training_log.py:661] -  iteration={step:8}/  105963 | consumed_samples={step * 768:12} | elapsed_time_per_iteration_ms={took_s * 1000:.1f} | lm loss=1.1E+01"
+        )
+        if step % 50 == 0:
+            now_s += 412.3
+            lines += [
+                f"[{stamp}][INFO][checkpointing.py:301] - successfully saved checkpoint at iteration {step:7} to /ckpt",
+                "(min, max) time across ranks (ms):",
+                "    save-checkpoint ................................: (412000.00, 412300.00)",
+            ]
+    found = facts(tmp_path, lines)
+    assert (found.name, found.steps, found.saves, found.interval) == ("Megatron-LM", 160, 3, 50)
+    assert found.step is not None
+    assert found.stall is not None
+    assert (found.step.value, found.stall.value) == pytest.approx((20.7, 412.3), rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("end", "background"),
+    [
+        ("Finished saving the checkpoint in 61.20 seconds.", False),
+        ("Finished staging the checkpoint in 61.20 seconds.", True),
+        ("Finished saving the checkpoint of step 400 in 61.20 seconds.", False),
+        ("Finished saving the checkpoint (or staging if async is enabled)in 61.20 seconds.", True),
+        ("Finished saving the checkpoint (or staging if async is enabled) in 61.20 seconds.", True),
+    ],
+)
+def test_wordings_of_a_saves_end(end: str, background: bool, tmp_path: Path) -> None:
+    made = Made(stall_s=61.2)
+    lines = [re.sub("Finished .*", end, line) for line in torchtitan(made)]
+    found = facts(tmp_path, lines)
+    check(found, made)
+    assert found.background is background
+
+
+def test_a_clock_that_begins_again_each_day_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02} step {at // 100} loss 2.3"
+        for at in range(80_000, 200_000, 100)
+    ]
+    log = str(written(tmp_path, lines))
+    words = ["--gpus", "8", "--mtbf", "40h", "--restart", "10min", "--blocking", "95s", "--now", "50 steps"]  # fmt: skip
+    text = said(["--training-log", log, "--log-pattern", r"^(?P<time>[\d:]+) step (?P<step>\d+)", *words], capsys)  # fmt: skip
+    assert "a step 1.667 min" in text
+    assert "Its clock went back 2 times, as at the end of a day" in text

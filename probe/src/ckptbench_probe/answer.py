@@ -14,70 +14,82 @@ from ckptbench_probe.harmless import harmless
 from ckptbench_probe.measures import Measures
 from ckptbench_probe.words import counted, duration, percent
 
-LLAMA3_GPU_HOURS = 16_384 * 54 * 24 / 419
-"""Mean GPU-hours between unexpected interruptions: 419 in 54 days on 16,384 H100 (Grattafiori et al. 2024, The Llama 3 Herd of Models,
-arXiv:2407.21783, section 3.3.4)."""
-
-
-@dataclass(frozen=True)
-class Failures:
-    """How often the job fails."""
-
-    mtbf_s: float
-    source: str
+RATE_NEEDED = "how often to save depends on how often the job fails"
+HOURS = (1, 10, 100)
+"""Between two failures, of the table where no rate is known."""
+EXAMPLES = "--mtbf 14h (between two failures of the job), --gpu-mtbf 50000h (of one GPU) or --log jobs.txt (your scheduler's jobs)"
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user names; None: what was measured, or a published rate."""
+    """What the user names; None: what was measured, or not known."""
 
     gpus: int | None = None
     mtbf_s: float | None = None
     restart_s: float | None = None
 
 
-def failures(wishes: Wishes, ranks: int) -> Failures:
-    if wishes.mtbf_s is not None:
-        return Failures(wishes.mtbf_s, "as you say")
-    gpus = wishes.gpus or ranks
-    return Failures(
-        3600 * LLAMA3_GPU_HOURS / gpus, f"the rate of Llama 3's training, on {counted(gpus, 'GPU')}"
-    )
-
-
 def answer(costs: Costs | None, wishes: Wishes, measures: Measures, file: Path) -> list[str]:
-    """One line; none where nothing was saved. `file`: that of the costs."""
-    if costs is None and not measures.checkpoints:
+    """Lines; none where nothing was saved. `file`: that of the costs."""
+    if not measures.checkpoints:
         return []
-    if costs is None:
+    if all(one.failed for one in measures.checkpoints):
+        return ["how often to save cannot be told: every save has failed"]
+    if costs is None or not costs.step.mean:
         return [
             "how often to save cannot be told: a save was under way in every step. Measure with fewer saves"
         ]
-    sentence = None
+    lines = None
     if importlib.util.find_spec("ckptbench") is not None:
-        sentence = harmless(_sentence)(costs, failures(wishes, measures.ranks))
-    return [sentence or f"how often to save: {command(wishes, measures.ranks, file)}"]
+        lines = harmless(_lines)(costs, wishes, measures)
+    asked = command(wishes, measures.ranks, file)
+    if wishes.mtbf_s is None:
+        return [*(lines or [RATE_NEEDED]), f"name it: {asked} with {EXAMPLES}"]
+    return lines or [f"how often to save: {asked}"]
 
 
 def command(wishes: Wishes, ranks: int, file: Path) -> str:
     """That asks ckptbench with the measured numbers, wherever it is installed."""
-    rate = "--rate llama3" if wishes.mtbf_s is None else f"--mtbf {wishes.mtbf_s:.6g}s"
-    return f"ckptbench decide --costs {shlex.quote(str(file))} {rate} --gpus {wishes.gpus or ranks} --save-steps"
+    rate = "" if wishes.mtbf_s is None else f" --mtbf {wishes.mtbf_s:.6g}s"
+    return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {wishes.gpus or ranks} --save-steps"
 
 
-def _sentence(costs: Costs, often: Failures) -> str:
+def _lines(costs: Costs, wishes: Wishes, measures: Measures) -> list[str]:
+    updates, today = measures.updates, counted(costs.interval_steps, "step")
+    if wishes.mtbf_s is None:
+        row = "{:<16}{:<26}{:<9}{:<24}{}"
+        rows = [("failure every", "save every", "loses", f"today's {today} lose", "")]
+        for hours in HOURS:
+            steps, loses, now = _best(costs, 3600.0 * hours)
+            rows.append((f"{hours} h", _every(costs, steps), percent(loses), percent(now), _longer(steps, updates)))  # fmt: skip
+        return [f"{RATE_NEEDED}:", *(row.format(*one).rstrip() for one in rows)]
+    steps, loses, now = _best(costs, wishes.mtbf_s)
+    longer = _longer(steps, updates)
+    return [
+        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}: save_steps={steps}, which loses"
+        f" {percent(loses)}; today's {today} lose {percent(now)}, at a failure every {duration(wishes.mtbf_s)} (as you say)"
+    ]
+
+
+def _longer(steps: int, updates: int) -> str:
+    """No interval is longer than the training, if this was all of it."""
+    if steps <= updates:
+        return ""
+    return f"longer than this training's {counted(updates, 'step')}: save at its end"
+
+
+def _every(costs: Costs, steps: int) -> str:
+    return f"{counted(steps, 'step')} ({duration(steps * costs.step.mean)})"
+
+
+def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
+    """Steps between two saves, what they lose, and what today's interval does."""
     model: Any = importlib.import_module("ckptbench.decide.model")
     saving = model.Saving(
         stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
     )
     recovering = model.Recovering(down_s=costs.down_s)
-    rate = 1 / often.mtbf_s
-    step = costs.step.mean
+    rate, step = 1 / mtbf_s, costs.step.mean
     best = model.best(saving, recovering, rate, step_s=step)
-    steps = int(best.steps)
-    loses = 1 - float(best.goodput)
-    today = 1 - float(model.goodput(costs.interval_steps * step, saving, recovering, rate))
-    return (
-        f"save every {counted(steps, 'step')} ({duration(steps * step)}): save_steps={steps}, which loses {percent(loses)}; today's"
-        f" {counted(costs.interval_steps, 'step')} lose {percent(today)}, at a failure every {duration(often.mtbf_s)} ({often.source})"
-    )
+    now = model.goodput(costs.interval_steps * step, saving, recovering, rate)
+    return int(best.steps), 1 - float(best.goodput), 1 - float(now)

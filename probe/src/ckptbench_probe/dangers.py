@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ckptbench_probe.measures import Measures
 from ckptbench_probe.reading import Event, ProcessSeen, Run, SaveSeen
+from ckptbench_probe.storage import is_url
 
+MOST_NAMES = 3
 SYNCED_UNSEEN = {"orbax"}
 """Engines that sync in C++, where Python shows nothing."""
 
 
 def dangers(run: Run, measures: Measures) -> list[str]:
     """A line each: what was seen, and what it means."""
-    whole = [one for one in measures.checkpoints if not one.failed]
-    kinds = {kind for one in whole for kind in one.kinds}
     found = [
+        *_failed(measures),
         *_commit_record(run),
-        *_no_sync(run, kinds),
+        *_no_sync(run),
         *_no_version_left(run),
+        *_pointed_too_early(run),
         *_in_place(run),
         *_copied(run),
         *_half_written(run),
     ]
-    failed = sum(one.failed for one in measures.checkpoints)
-    if failed:
-        found.append(f"{failed} of {len(measures.checkpoints)} checkpoints failed")
     unfinished = sum(one.finished_s is None and not one.failed for one in measures.checkpoints)
     if unfinished:
         found.append(
@@ -76,7 +76,17 @@ def _synced_then_moved(events: tuple[Event, ...]) -> Iterator[tuple[Event, Event
             yield synced.pop(event["source"]), event
 
 
-def _no_sync(run: Run, kinds: set[str]) -> Iterator[str]:
+def _failed(measures: Measures) -> Iterator[str]:
+    failed = [one for one in measures.checkpoints if one.failed]
+    if failed:
+        names = dict.fromkeys(os.path.basename(path) for one in failed for path in one.paths)
+        more = len(names) - MOST_NAMES
+        shown = ", ".join([*names][:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        yield f"{len(failed)} of {len(measures.checkpoints)} checkpoints failed ({shown}): do not resume from {'them' if len(failed) > 1 else 'it'}"
+
+
+def _no_sync(run: Run) -> Iterator[str]:
+    kinds = {save.kind for save in _saves(run) if not is_url(save.path)}
     unseen = SYNCED_UNSEEN if run.by_strace is None else set()
     if kinds - unseen and not synced(run):
         witness = "" if run.by_strace is None else " by strace"
@@ -84,29 +94,80 @@ def _no_sync(run: Run, kinds: set[str]) -> Iterator[str]:
 
 
 def _no_version_left(run: Run) -> Iterator[str]:
-    """An older checkpoint is removed, while the newer one is under way and no other whole one is left."""
-    lost = {
-        (process.pid, change.path, _saves_before(process.saves, change))
+    """The last whole checkpoint is removed, while the next one is under way or right before it begins."""
+    lost = [
+        change
         for process in run.trained
         for change, whole in _changes(process)
-        if change.kind == "removed" and _leaves_none(process.saves, change, whole)
-    }
+        if change.kind == "removed" and _leaves_none(process, change, whole)
+    ]
     if lost:
         yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
 
 
-def _saves_before(saves: tuple[SaveSeen, ...], removal: _Change) -> int:
-    """To the same path. A folder is removed twice: as a tree, and then as an empty folder."""
-    return sum(save.path == removal.path and save.start_ns <= removal.at_ns for save in saves)
+def _leaves_none(process: ProcessSeen, removal: _Change, whole: set[str]) -> bool:
+    """Beside a save, or right before one: a checkpoint that goes before steps do may have been copied to elsewhere."""
+    gone = {path for path in whole if _is_in(path, removal.path)}
+    at = removal.at_ns
+    step = next((one for one in process.updates_ns if one > at), None)
+    needed = any(
+        at < save.start_ns <= (step or save.start_ns)
+        or (save.start_ns <= at and save.path not in gone and (save.failed or (save.finished_ns or at + 1) > at))
+        for save in process.saves
+    )  # fmt: skip
+    return bool(gone) and not whole - gone and needed
 
 
-def _leaves_none(saves: tuple[SaveSeen, ...], removal: _Change, whole: set[str]) -> bool:
-    at, path = removal.at_ns, removal.path
-    if whole - {path} or not any(save.path == path for save in saves):
+def _pointed_too_early(run: Run) -> Iterator[str]:
+    """A link or a small file, as `latest`, names a checkpoint that is not whole yet."""
+    made_aside = {event["source"] for event in _events(run, "moved")}
+    early = Counter(
+        os.path.basename(change.path)
+        for process in run.trained
+        for change, whole in _changes(process)
+        if change.to and change.path not in made_aside
+        if _is_early(change, process, whole)
+    )
+    for name, times in early.items():
+        yield (
+            f"{times} times {name} was moved to a checkpoint before that was finished: a kill meanwhile leaves it at one that is not whole."
+            " Move it when the save has finished"
+        )
+
+
+def _is_early(pointer: _Change, process: ProcessSeen, whole: set[str]) -> bool:
+    """Of what it names, the newest counts. Files of a checkpoint itself are no pointers, nor what an engine does within the call that saves."""
+    if any(_is_in(pointer.path, save.path) for save in process.saves):
         return False
+    # A session may say at its end when saves were finished, which a killed one has not.
+    known = [save for save in process.saves if save.finished_ns or save.kind != "session"]
+    named = [save for save in known if _names(pointer, save.path)]
+    begun = [save for save in named if save.start_ns <= pointer.at_ns] or named
+    newest = [save for save in begun if save.updates == max(one.updates for one in begun)]
+    if any(save.stepping and save.start_ns <= pointer.at_ns <= (save.end_ns or pointer.at_ns) for save in newest):  # fmt: skip
+        return False
+    return any(save.path not in whole and not _was_renamed(save, process, pointer.at_ns) for save in newest)  # fmt: skip
+
+
+def _was_renamed(save: SaveSeen, process: ProcessSeen, until_ns: int) -> bool:
     return any(
-        save.start_ns <= at and (save.finished_ns or at + 1) > at and save.path != path
-        for save in saves
+        event["event"] == "moved" and save.start_ns <= event["at_ns"] <= until_ns and _is_in(save.path, event["source"] or "?")
+        for event in process.events
+    )  # fmt: skip
+
+
+def _names(pointer: _Change, path: str) -> bool:
+    """Whether what it says is this path or its folder, by a path, its name or its number, as `global_step30` and `30`."""
+    folder, to = os.path.dirname(pointer.path), pointer.to
+    whole = os.path.normpath(os.path.join(folder, to))
+    if _is_in(path, whole) or _is_in(whole, path):
+        return True
+    name = os.path.relpath(path, folder).split(os.sep)[0]
+    if to.isdigit():
+        return int(to) in map(int, re.findall(r"\d+", name))
+    return any(
+        re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w.-])", to)
+        for one in (name, os.path.splitext(name)[0])
     )
 
 
@@ -130,9 +191,11 @@ class _Change(NamedTuple):
 
     at_ns: int
     kind: str
-    """overwritten, finished, moved, duplicated or removed."""
+    """overwritten, finished, moved, duplicated, linked, pointed or removed."""
     path: str
     source: str = ""
+    to: str = ""
+    """What a pointer names."""
 
 
 FOLDERS_OF_MANY = ("session", "accelerate")
@@ -144,15 +207,16 @@ def _changes(process: ProcessSeen) -> Iterator[tuple[_Change, set[str]]]:
     moves: dict[str, list[int]] = defaultdict(list)
     found: list[_Change] = []
     for event in process.events:
-        if event["event"] in ("moved", "duplicated", "removed"):
+        if event["event"] in ("moved", "duplicated", "linked", "pointed", "removed"):
             source = event.get("source") or ""
-            found.append(_Change(event["at_ns"], event["event"], event["path"], source))
+            to = event.get("to") or (source if event["event"] == "duplicated" else "")
+            found.append(_Change(event["at_ns"], event["event"], event["path"], source, to))
         if event["event"] == "moved":
             moves[event["path"]].append(event["at_ns"])
     for save in process.saves:
         end = save.finished_ns
         renamed = any(save.start_ns <= at <= (end or at) for at in moves[save.path])
-        if not renamed and save.kind not in FOLDERS_OF_MANY:
+        if not renamed and save.kind not in FOLDERS_OF_MANY and not is_url(save.path):
             found.append(_Change(save.start_ns, "overwritten", save.path))
         if end is not None and not save.failed:
             found.append(_Change(end, "finished", save.path))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench_probe import chrome
-from ckptbench_probe.answer import Wishes, answer, failures
+from ckptbench_probe.answer import Wishes, answer
 from ckptbench_probe.costs import Costs, costs, text
 from ckptbench_probe.dangers import dangers
 from ckptbench_probe.harmless import say_lines
@@ -81,13 +81,12 @@ def _put(path: Path, content: str) -> None:
 
 def content(run: Run, measures: Measures, known: Costs | None, wishes: Wishes) -> dict[str, Any]:
     """Of summary.json; docs/own-training.md says what each name means. NaN is written as null."""
-    often = failures(wishes, measures.ranks)
     found = {
         "format": SUMMARY_FORMAT,
         "run": run.name,
         **asdict(measures),
         "costs": None if known is None else asdict(known),
-        "failures": asdict(often),
+        "mtbf_s": wishes.mtbf_s,
         "unsafe": dangers(run, measures),
     }
     return _without_nan(found)  # type: ignore[no-any-return]

@@ -17,6 +17,8 @@ from ckptbench_probe.trace import Trace
 POINTERS = ("latest", "last", "checkpoint", "trainer_state", "metadata", "index")
 """A small file whose name has one of these says which checkpoint counts."""
 SMALL_ENDINGS = ("", ".txt", ".json", ".yaml", ".yml")
+LONGEST_TEXT = 200
+"""Bytes of a pointer whose text is kept."""
 Renamed = Callable[[str, str], None]
 
 
@@ -27,11 +29,13 @@ class Files:
         self._trace = trace
         self._renamed = renamed
         self._roots: set[str] = set()
+        self._pointers: dict[str, int] = {}
+        """When each was opened last."""
         self._on = False
         events: dict[str, Callable[[Any], None]] = {
             "os.rename": self._on_rename,
             "os.symlink": self._on_link,
-            "os.link": self._on_link,
+            "os.link": self._on_hard_link,
             "os.remove": self._on_removal,
             "os.rmdir": self._on_removal,
             "shutil.rmtree": self._on_removal,
@@ -52,45 +56,59 @@ class Files:
     def renew(self) -> None:
         """In a forked child."""
         self._roots.clear()
+        self._pointers.clear()
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._events.get(event)
         if handler is not None and self._roots:
             handler(arguments)
 
-    def _inside(self, path: Any) -> str | None:
-        """The absolute path, if it lies in a folder of checkpoints."""
-        if not isinstance(path, (str, bytes, os.PathLike)):
+    def _inside(self, path: Any, *open_folders: Any) -> str | None:
+        """The absolute path, if it lies in a folder of checkpoints. One that is relative to an open folder is not looked at, as `shutil.rmtree` uses."""
+        if not isinstance(path, (str, bytes, os.PathLike)) or set(open_folders) - {None, -1}:
             return None
         whole = os.path.abspath(os.fsdecode(path))
         return whole if any(whole.startswith(root) for root in self._roots) else None
 
     def _on_rename(self, arguments: Any) -> None:
-        source, target = self._inside(arguments[0]), self._inside(arguments[1])
-        if target is not None:
-            self._renamed(os.path.abspath(os.fsdecode(arguments[0])), target)
-            size = os.stat(arguments[0]).st_size
-            self._trace.queue("moved", at_ns=monotonic_ns(), path=target, source=source, size=size)
+        """Of a link, what it points to is noted: it may not be there yet."""
+        source, target = (self._inside(path, *arguments[2:]) for path in arguments[:2])
+        if target is None:
+            return
+        path = os.path.abspath(os.fsdecode(arguments[0]))
+        if not os.path.lexists(path):
+            return  # Python tells the program so
+        if not os.path.islink(path):
+            self._renamed(path, target)
+        size, to = os.lstat(path).st_size, _points_to(path, target)
+        self._trace.queue("moved", at_ns=monotonic_ns(), path=target, source=source, size=size, to=to)  # fmt: skip
 
     def _on_link(self, arguments: Any) -> None:
-        target = self._inside(arguments[1])
+        target = self._inside(arguments[1], *arguments[2:])
         if target is not None:
-            self._trace.write(
-                "linked", at_ns=monotonic_ns(), path=target, to=os.fsdecode(arguments[0])
-            )
+            to = os.fsdecode(arguments[0])
+            self._trace.write("linked", at_ns=monotonic_ns(), path=target, to=to)
+
+    def _on_hard_link(self, arguments: Any) -> None:
+        """It is the file itself under another name."""
+        target = self._inside(arguments[1], *arguments[2:])
+        if target is not None:
+            source = os.path.abspath(os.fsdecode(arguments[0]))
+            self._trace.write("linked", at_ns=monotonic_ns(), path=target, to=source, source=source)
 
     def _on_removal(self, arguments: Any) -> None:
-        path = self._inside(arguments[0])
+        path = self._inside(*arguments)
         if path is not None and os.path.lexists(path):
             self._trace.write("removed", at_ns=monotonic_ns(), path=path)
 
     def _on_move(self, arguments: Any) -> None:
         """Between two devices, `shutil.move` copies: the final name is there before the file is whole."""
         source, target = os.path.abspath(os.fsdecode(arguments[0])), self._inside(arguments[1])
-        if target is None:
+        if target is None or not os.path.exists(source):
             return
         self._renamed(source, target)
-        devices = {os.stat(os.path.dirname(path)).st_dev for path in (source, target)}
+        folders = filter(os.path.isdir, map(os.path.dirname, (source, target)))
+        devices = {os.stat(folder).st_dev for folder in folders}
         if len(devices) > 1:
             self._trace.write("copied", at_ns=monotonic_ns(), path=target, source=source)
 
@@ -106,9 +124,20 @@ class Files:
         if not isinstance(flags, int) or not flags & (os.O_WRONLY | os.O_RDWR):
             return
         name = self._inside(path)
-        stem, ending = os.path.splitext(os.path.basename(name or "x.none"))
-        if ending in SMALL_ENDINGS and any(word in stem.lower() for word in POINTERS):
-            self._trace.queue("pointer", at_ns=monotonic_ns(), path=name)
+        if name is not None and _is_pointer(name):
+            self._read_pointer(name)
+            self._pointers[name] = monotonic_ns()
+            self._trace.queue("pointer", at_ns=self._pointers[name], path=name)
+
+    def _read_pointer(self, path: str) -> None:
+        """What it said until now: it is not written yet when it is opened."""
+        at_ns, to = self._pointers.pop(path, None), _points_to(path, path)
+        if at_ns is not None and to:
+            self._trace.queue("pointed", at_ns=at_ns, path=path, to=to)
+
+    def close(self) -> None:
+        for path in [*self._pointers]:
+            self._read_pointer(path)
 
     def _wrap_syncs(self) -> None:
         for name in ("fsync", "fdatasync"):
@@ -133,3 +162,18 @@ class Files:
         number = file if isinstance(file, int) else file.fileno()
         path = self._inside(os.readlink(f"/proc/self/fd/{number}"))
         return None if path is None else {"path": path, "size": os.fstat(number).st_size}
+
+
+def _is_pointer(path: str) -> bool:
+    stem, ending = os.path.splitext(os.path.basename(path))
+    return ending in SMALL_ENDINGS and any(word in stem.lower() for word in POINTERS)
+
+
+def _points_to(path: str, target: str) -> str | None:
+    """Of a link, or a small file of text that gets the name of a pointer."""
+    if os.path.islink(path):
+        return os.readlink(path)
+    if not (_is_pointer(target) and os.path.isfile(path) and os.path.getsize(path) <= LONGEST_TEXT):
+        return None
+    with open(path, "rb") as file:
+        return file.read().decode(errors="replace").strip()

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     wishes.add_argument(
         "--mtbf",
         type=seconds,
-        help="mean time between failures of the job, as 14h; default: the rate of Llama 3's training",
+        help="mean time between failures of the job, as 14h; without it the answer is a table of three",
     )
     wishes.add_argument(
         "--restart",

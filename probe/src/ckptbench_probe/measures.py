@@ -16,6 +16,8 @@ from ckptbench_probe.reading import ProcessSeen, Run, SaveSeen
 from ckptbench_probe.statistics import Seconds, seconds
 
 NS = 1e9
+TICK_NS = 10_000_000
+"""The kernel counts the time of a process's birth in parts of so long."""
 FIRST_GAPS = 3
 """Gaps at the start of a process that count for no step time: compilation, allocation, caches."""
 
@@ -106,7 +108,7 @@ def measure(run: Run) -> Measures:
         run_s=run_s,
         start_s=_start_s(run.trained),
         checkpoints=tuple(checkpoints),
-        interval_steps=_interval(whole),
+        interval_steps=_interval(checkpoints),
         stall=seconds([one.stall_s for one in whole if not one.cut_off]),
         hidden=seconds(hidden),
         finished=seconds([one.finished_s for one in whole if one.finished_s is not None]),
@@ -119,15 +121,27 @@ def measure(run: Run) -> Measures:
 
 
 def attempts_of(run: Run) -> list[list[ProcessSeen]]:
-    """The ranks of each start of the training. Ranks that lived at the same time belong together. A process that begins after all before it had their last event is of the next."""
+    """The ranks of each start of the training. Ranks that lived at the same time belong together: one that was born after all before it had their last event is of the next.
+
+    That event may lie before the end, as what a killed process has not written is lost.
+    """
     found: list[list[ProcessSeen]] = []
     last_ns = 0
     for one in sorted(run.trained, key=lambda one: one.updates_ns[0]):
-        if not found or one.began_ns > last_ns:
+        # The time of birth is rounded down, and of a host that has slept it may be later than it was.
+        born_ns = min(one.began_ns, (one.born_ns or one.began_ns) + TICK_NS)
+        if not found or born_ns > last_ns or any(_comes_after(one, other) for other in found[-1]):
             found.append([])
         found[-1].append(one)
         last_ns = max(last_ns, _last_ns(one))
     return [sorted(group, key=lambda one: (one.rank or 0, one.pid)) for group in found]
+
+
+def _comes_after(one: ProcessSeen, other: ProcessSeen) -> bool:
+    """Whether a launcher has started the rank once more, or a process has replaced itself by `exec`."""
+    if (one.host, one.pid, one.born_ns) == (other.host, other.pid, other.born_ns):
+        return True
+    return one.rank == other.rank and one.restarts > other.restarts
 
 
 def _last_ns(process: ProcessSeen) -> int:

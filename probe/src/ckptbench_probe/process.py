@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
+import functools
 import os
 import sys
 from time import monotonic_ns
+from typing import Callable, NoReturn
 
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.saves import Saves
 from ckptbench_probe.trace import Trace
 from ckptbench_probe.updates import Updates
+
+LAST_LOOK_S = 1.0
+"""By how much `os._exit` is late at most: programs that hang end themselves by it."""
 
 
 class Process:
@@ -21,6 +27,39 @@ class Process:
         self._closed = False
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._renew)
+        os._exit = self._noted(os._exit)  # type: ignore[assignment]
+
+    def _noted(self, end: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        """No `atexit` is called before it. Whatever hangs in this process, the end comes."""
+
+        @functools.wraps(end)
+        def _exit(status: int) -> NoReturn:
+            try:
+                harmless(self._close_soon)()
+            finally:
+                end(status)
+
+        return _exit
+
+    def _close_soon(self) -> None:
+        """In another thread, as this one may hold any lock: it may be a signal's handler."""
+        if self._closed or not self._has_events:
+            return
+        self.updates.write()
+        closed = _thread.allocate_lock()
+        closed.acquire()
+        try:
+            _thread.start_new_thread(self._close_and_release, (closed,))
+        except RuntimeError:  # Python itself ends
+            self.close()
+        else:
+            closed.acquire(timeout=LAST_LOOK_S)
+
+    def _close_and_release(self, closed: _thread.LockType) -> None:
+        try:
+            harmless(self.close)()
+        finally:
+            closed.release()
 
     def _close_with_multiprocessing(self) -> None:
         """A child of `multiprocessing` ends without `atexit`, but calls these."""
@@ -28,9 +67,13 @@ class Process:
         if util is not None:
             util.Finalize(None, self.close, exitpriority=0)
 
+    @property
+    def _has_events(self) -> bool:
+        return self.trace.used or bool(self.updates.moments)
+
     def close(self) -> None:
         """The process ends."""
-        if self._closed or not (self.trace.used or self.updates.moments):
+        if self._closed or not self._has_events:
             return
         self._closed = True
         harmless(self.updates.read_flags)()

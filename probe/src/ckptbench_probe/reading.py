@@ -58,6 +58,8 @@ class ProcessSeen:
     rank: int | None
     ranks: int | None
     born_ns: int | None
+    restarts: int
+    """Before it, as its launcher counts them."""
     began_ns: int
     ended_ns: int | None
     """None where it was killed."""
@@ -69,7 +71,7 @@ class ProcessSeen:
     saves: tuple[SaveSeen, ...]
     state: dict[str, dict[str, int]]
     events: tuple[Event, ...]
-    """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer, synced."""
+    """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer (opened), pointed (what it said then), synced."""
     unread: int
     """Lines that are not whole."""
 
@@ -160,6 +162,7 @@ def _offsets(openings: Iterable[Event]) -> dict[str, int]:
     return {boot: opening["unix_ns"] - opening["at_ns"] for boot, opening in first.items()}
 
 
+FILES = ("moved", "linked", "removed", "copied", "duplicated", "pointer", "pointed", "synced")
 TIMES = ("at_ns", "start_ns", "end_ns", "begun_ns")
 
 
@@ -171,11 +174,7 @@ def _process(opening: Event, events: list[Event], unread: int, offset: int) -> P
     updates = by_kind["updates"]
     named = next((one for one in updates if "rank" in one), opening)
     exits = by_kind["exit"]
-    files = [
-        one
-        for kind in ("moved", "linked", "removed", "copied", "duplicated", "pointer", "synced")
-        for one in by_kind[kind]
-    ]
+    files = [one for kind in FILES for one in by_kind[kind]]
     return ProcessSeen(
         host=opening["host"],
         pid=opening["pid"],
@@ -183,6 +182,7 @@ def _process(opening: Event, events: list[Event], unread: int, offset: int) -> P
         rank=named["rank"],
         ranks=named["ranks"],
         born_ns=None if opening["born_ns"] is None else opening["born_ns"] + offset,
+        restarts=opening["restarts"],
         began_ns=opening["at_ns"] + offset,
         ended_ns=exits[-1]["at_ns"] if exits else None,
         updates_ns=tuple(_moments(updates)),
@@ -220,7 +220,8 @@ def _saves(by_kind: dict[str, list[Event]]) -> Iterable[SaveSeen]:
     for one in by_kind["captured"]:
         _set(found, one, captured_ns=one["at_ns"])
     for one in by_kind["finished"]:
-        _set(found, one, finished_ns=one["at_ns"])
+        failed = {"failed": True} if one.get("failed") else {}
+        _set(found, one, finished_ns=one["at_ns"], **failed)
     for one in by_kind["part_end"]:
         _set(found, one, part_ns=(parts.get(one["save"], one["end_ns"]), one["end_ns"]))
         if one["save"] in found and not found[one["save"]].bytes:

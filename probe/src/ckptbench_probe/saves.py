@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any, Callable
 
+from ckptbench_probe import storage
 from ckptbench_probe.files import Files
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.sizes import bytes_by_type, state_of
@@ -37,6 +38,8 @@ class Save:
     """That a background part belongs to."""
     ended_ns: int | None = None
     finished: bool = False
+    """It is over, well or not."""
+    failed: bool = False
 
     def add(self, sizes: dict[str, int]) -> None:
         for name, size in sizes.items():
@@ -62,7 +65,7 @@ class Saves:
     @harmless
     def begin(self, kind: str, path: str, owned: Callable[[str], bool] = everything) -> Save | None:
         """None where it is part of the one that this thread is inside of."""
-        path = os.path.abspath(path)
+        path = storage.place(path)
         outer = self.outermost
         if outer is not None:
             if outer.watched is not None and not _covers(outer.watched.paths, path):
@@ -92,7 +95,8 @@ class Saves:
     def _new(self, kind: str, path: str, owned: Callable[[str], bool]) -> Save:
         self._number += 1
         id = f"{os.getpid()}.{self._number}"
-        self._files.watch(path)
+        if not storage.is_url(path):
+            self._files.watch(path)
         save = Save(id, WHOLE, path, self._watcher.begin(id, path, owned))
         self._under_way.append(save)
         return save
@@ -115,10 +119,12 @@ class Saves:
         save.ended_ns = now
         if save.event == PART:
             self._trace.queue("part_end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
-            return
-        self._trace.queue("end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
+        else:
+            self._trace.queue("end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
         if failed:
-            self.finished(save, now)
+            self.finished(save, now, failed=True)
+        if save.event == PART:
+            return
         if threading.get_ident() == self._stepping_thread():
             self._tell_state()
             self._updates.read_flags()
@@ -144,17 +150,20 @@ class Saves:
             self._trace.queue("captured", save=save.id, at_ns=monotonic_ns())
 
     @harmless
-    def finished(self, save: Save | None, at_ns: int | None = None) -> None:
-        """The engine says so."""
+    def finished(
+        self, save: Save | None, at_ns: int | None = None, *, failed: bool = False
+    ) -> None:
+        """The engine says so, or that it has `failed`: then nothing that it says later counts."""
         save = save and (save.whole or save)
-        if save is None or save.finished:
+        if save is None or save.failed or (save.finished and not failed):
             return
-        save.finished = True
+        save.finished, save.failed = True, failed
         self._trace.queue(
             "finished",
             save=save.id,
             at_ns=at_ns or monotonic_ns(),
             thread=threading.current_thread().name,
+            failed=failed,
         )
         if save in self._under_way:
             self._under_way.remove(save)
@@ -167,11 +176,8 @@ class Saves:
         if save.watched is not None:
             save.watched.finish()
 
-    @harmless
-    def finish_path(self, path: str) -> None:
-        self.finished(self._of_path(os.path.abspath(path)))
-
     def close(self) -> None:
+        harmless(self._files.close)()
         harmless(self._watcher.close)()
 
     def renew(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ckptbench_probe.dangers import SYNCED_UNSEEN, dangers, synced
 from ckptbench_probe.measures import Checkpoint, Measures
 from ckptbench_probe.reading import Run
+from ckptbench_probe.storage import NOT_SEEN, is_url
 from ckptbench_probe.words import counted, duration, percent, size, spread
 
 WIDTH = 14
@@ -50,7 +51,7 @@ def screen(run: Run, measures: Measures, answer: list[str], failed: str = "") ->
                 f"{measures.killed} of {len(run.trained)} processes did not end by themselves: what is above is until then",
             )
         )
-    return lines + [_line("answer", text) for text in answer]
+    return lines + [_line("" if number else "answer", text) for number, text in enumerate(answer)]
 
 
 def _training(measures: Measures) -> str:
@@ -101,6 +102,8 @@ def _which(measures: Measures) -> str:
 
 
 def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
+    if {one.clean for one in whole} == {NOT_SEEN}:
+        return NOT_SEEN
     if measures.clean is None:
         found = Counter(GONE if one.clean == "gone" else one.clean for one in whole)
         of = f" of {len(whole)}"
@@ -116,6 +119,8 @@ def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
 
 def _synced(run: Run) -> str:
     files = synced(run)
+    if not files and all(is_url(save.path) for one in run.trained for save in one.saves):
+        return NOT_SEEN
     witness = ", as strace shows" if run.by_strace is not None else ""
     if not files and witness:
         return f"by nobody{witness}"
@@ -131,11 +136,9 @@ def _synced(run: Run) -> str:
 
 def _bytes(measures: Measures, whole: list[Checkpoint]) -> str:
     last = whole[-1]
-    text = (
-        f"{size(last.size)} in {counted(last.files, 'file')}"
-        if last.files
-        else "no file was left to measure"
-    )
+    text = "no file was left to measure" if last.clean != NOT_SEEN else "files not seen"
+    if last.files:
+        text = f"{size(last.size)} in {counted(last.files, 'file')}"
     if last.bytes:
         text += f"; tensors {_types(last.bytes)}"
     if measures.state:

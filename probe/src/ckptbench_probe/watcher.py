@@ -193,6 +193,8 @@ def _state(watched: Watched) -> tuple[str | None, int, int]:
     files = size = 0
     watched.file_system = watched.file_system or storage.file_system(watched.paths[0])
     clean = storage.clean_means(watched.file_system)
+    if clean == storage.NOT_SEEN:
+        return clean, 0, 0
     unwritten, unseen = False, ""
     for name in watched.files():
         try:

@@ -15,6 +15,10 @@ from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import OUTSIDE, Counted, Watched
 from ckptbench.matrix.shown import show
 
+OTHER_SCHEDULERS = re.compile(
+    r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];|=={9,}|qname\s|(?:[^:;]*:){30}"
+)
+"""Of PBS's accounting log; of what qacct prints, and of the file that it reads."""
 LEAST = 1e-9
 """Of the time that was watched: less is a rounding error."""
 LONGEST_S = 50 * 365.25 * SECONDS_PER_DAY
@@ -41,6 +45,11 @@ def count_failures(path: Path, file: FailureFile) -> Counted:
 def _read_list(table: LogTable, file: FailureFile) -> Watched:
     """The times of the failures of one system."""
     column = file.column or COLUMN
+    if OTHER_SCHEDULERS.match(";".join(table.names)):
+        raise DataError(
+            f"{table.path}: line {table.first}: these are records of PBS or Grid Engine: write the times of the failures among them into a list, as "
+            'docs/failure-rates.md says below "PBS and Grid Engine"'
+        )
     if not table.has(column) and len(table.names) == 1 and re.search(r"\d", table.names[0]):
         table = table.without_names(column)
     if not table.has(column):

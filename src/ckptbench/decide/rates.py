@@ -82,6 +82,7 @@ class FailureRate:
                 f"{found:,} failure{'s' * (found != 1)} in {self.log.risk_gpu_hours:,.0f} GPU-hours"
                 + (f"; {merged:,} within one restart of another, counted with it" if merged else "")
             )
+            yield from self.log.doubts
             if self.log.is_of_failures_alone:
                 yield "every job of the table failed: if others ran, ask for them too, as failures are rarer then"
         if self.is_bound:

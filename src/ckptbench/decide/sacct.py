@@ -14,6 +14,7 @@ import pandas as pd
 from ckptbench.common.errors import DataError
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable
+from ckptbench.decide.lost_ends import without_lost_ends
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.decide.watched import OUTSIDE, Floats, Watched
 
@@ -40,6 +41,7 @@ def read_jobs(table: LogTable, file: FailureFile) -> Watched:
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
     """
     jobs = _jobs(table, file)
+    doubts: tuple[str, ...] = ()
     failed = jobs[jobs["has_failed"]]
     no_gpus = f"{table.path}: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
     if len(jobs) and table.has("AllocTRES") and not jobs["gpus"].any():
@@ -48,6 +50,7 @@ def read_jobs(table: LogTable, file: FailureFile) -> Watched:
         clock_s, gpu_hours = given
     else:
         jobs = jobs[(jobs["gpus"] > 0) & ((jobs["elapsed_s"] > 0) | jobs["has_failed"])]
+        jobs, doubts = without_lost_ends(jobs, file)
         if not (jobs["elapsed_s"] > 0).any():
             raise DataError(no_gpus)
         clock_s, gpu_hours = _watched(jobs, file)
@@ -57,6 +60,7 @@ def read_jobs(table: LogTable, file: FailureFile) -> Watched:
         clock_s,
         gpu_hours,
         is_of_failures_alone=given is None and bool(jobs["has_failed"].all()),
+        doubts=doubts,
     )
 
 
@@ -90,7 +94,7 @@ def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
         table.refuse(outside, end_column, OUTSIDE)
     jobs = pd.DataFrame({
         "job": table.column("JobID"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
-        "gpus": gpus, "has_failed": has_failed,
+        "gpus": gpus, "has_failed": has_failed, "is_running": begins & ~ends,
     }).dropna(subset="end_s")  # fmt: skip
     jobs["job"] = jobs["job"].where(jobs["job"] != "", jobs.index.astype(str))
     seen_most = jobs.sort_values("elapsed_s", kind="stable")

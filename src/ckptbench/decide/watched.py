@@ -40,6 +40,8 @@ class Counted:
     """Failures in the log: those that are merged too, but not the one with which a list begins."""
     is_of_failures_alone: bool = False
     """Whether the log is a table in which every job failed: the time of the others is not in it."""
+    doubts: tuple[str, ...] = ()
+    """Sentences on jobs of which the log cannot be right."""
 
     @property
     def failures(self) -> int:
@@ -56,6 +58,7 @@ class Watched:
     gpu_hours: Floats
     """Shape (points,): watched until then; 0 first."""
     is_of_failures_alone: bool = False
+    doubts: tuple[str, ...] = ()
 
     def counted(self, restart_s: float) -> Counted:
         kept: list[float] = []
@@ -72,6 +75,7 @@ class Watched:
             total - float((up - until).sum()),
             int((self.failed_s > begin_s).sum()),
             self.is_of_failures_alone,
+            self.doubts,
         )
 
     def _until(self, at_s: Floats) -> Floats:

@@ -35,10 +35,34 @@ def patch(module: Any) -> None:
         given = CHECKER.begin("orbax", outer.path)
         CHECKER.take(given, lambda: _parts([*args, *kwargs.values()]))
         _UNDER_WAY.append(given)
-        with CHECKER.entered(given):
-            return original(self, step, *args, **kwargs)
+        try:
+            with CHECKER.entered(given):
+                return original(self, step, *args, **kwargs)
+        except BaseException:
+            if given in _UNDER_WAY:
+                _UNDER_WAY.remove(given)
+            raise
 
     module.CheckpointManager.save = save
+    if hasattr(module.CheckpointManager, "_finalize"):
+        module.CheckpointManager._finalize = _heard(module.CheckpointManager._finalize)
+
+
+def _heard(finalize: Any) -> Any:
+    """Of a save that fails in the background no event comes."""
+
+    @functools.wraps(finalize)
+    def heard(manager: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return finalize(manager, step, *args, **kwargs)
+        except BaseException as error:
+            path = str(manager.directory / str(step))
+            for given in [one for one in _UNDER_WAY if one is not None and one.path == path]:
+                _UNDER_WAY.remove(given)
+                CHECKER.failed(given, error)
+            raise
+
+    return heard
 
 
 def _parts(given: list[Any]) -> Tensors:

@@ -20,15 +20,15 @@ def patch(module: Any) -> None:
         return None if path is None else str(path)
 
     waits = saving(original, "lightning", target=target, owned=of_first_rank)
-    goes_on = saving(
-        original, "lightning.async", target=target, after=_captured, owned=of_first_rank
-    )
-    writes_nothing = saving(original, "lightning.async", target=target, owned=of_first_rank)
 
     def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = waits
         if harmless(_is_asynchronous)(self):
-            call = goes_on if self.is_global_zero else writes_nothing
+            io = (
+                self.strategy.checkpoint_io if self.is_global_zero else None
+            )  # others write nothing
+            after = io and (lambda save, _: _follow(save, io))
+            call = saving(original, "lightning.async", target=target, after=after, owned=of_first_rank)  # fmt: skip
         return call(self, *args, **kwargs)
 
     save_checkpoint.__doc__ = original.__doc__
@@ -36,11 +36,18 @@ def patch(module: Any) -> None:
     module.Trainer.save_checkpoint = save_checkpoint
 
 
+def _follow(save: Save, io: Any) -> None:
+    """The state is copied on the thread that steps (Lightning 2.6).
+
+    One thread writes one save after another: it comes to what is handed to it now when this save has ended. `lightning_io` has heard of that before,
+    unless the program has an IO of its own, which may fail.
+    """
+    PROCESS.saves.captured(save)
+    executor = getattr(io, "_executor", None)
+    if executor is not None:
+        executor.submit(lambda: save.finished or PROCESS.saves.finished(save, failed=bool(io._error)))  # fmt: skip
+
+
 def _is_asynchronous(trainer: Any) -> bool:
     """By its class, or one that it derives from."""
     return any(one.__name__ == ASYNCHRONOUS for one in type(trainer.strategy.checkpoint_io).mro())
-
-
-def _captured(save: Save, _: Any) -> None:
-    """The state is copied on the thread that steps (Lightning 2.6)."""
-    PROCESS.saves.captured(save)

@@ -49,6 +49,8 @@ def patch(module: Any) -> None:
 
     manager.save = save
     manager.should_save = asked.should_save()
+    if hasattr(manager, "_finalize"):
+        manager._finalize = follower.finalizing(manager._finalize)
 
 
 class _AskedOnce:
@@ -87,7 +89,10 @@ def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
 
 
 class _Follower:
-    """Saves are written one after another: the next waits for the one before, which is told of while it waits."""
+    """Saves are written one after another: the next waits for the one before, which is told of while it waits.
+
+    Of one that fails, and on ranks other than the first, no event comes: Orbax finalizes it all the same.
+    """
 
     def __init__(self) -> None:
         self._under_way: deque[Save] = deque()
@@ -107,6 +112,27 @@ class _Follower:
             return
         self._listens = True
         monitoring.register_event_listener(self._hear)
+
+    def finalizing(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def finalize(manager: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+            try:
+                result = original(manager, step, *args, **kwargs)
+            except BaseException:
+                self._ended(manager, step, failed=True)
+                raise
+            if sys.modules["jax"].process_index():
+                self._ended(manager, step)
+            return result
+
+        return finalize
+
+    @harmless
+    def _ended(self, manager: Any, step: int, *, failed: bool = False) -> None:
+        path = str(manager.directory / str(step))
+        for save in [one for one in self._under_way if one.path == path]:
+            self._under_way.remove(save)
+            PROCESS.saves.finished(save, failed=failed)
 
     def _hear(self, event: str, **_: Any) -> None:
         if event == SUCCESS and self._under_way:

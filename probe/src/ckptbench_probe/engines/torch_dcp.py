@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import Call, saving
+from ckptbench_probe.engines.wrapping import Call, at_end, saving
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 from ckptbench_probe.variables import seat
@@ -52,5 +52,5 @@ def _follow(save: Save, result: Any) -> None:
     if staging is None:
         PROCESS.saves.captured(save)
     else:
-        staging.add_done_callback(lambda _: PROCESS.saves.captured(save))
-    upload.add_done_callback(lambda _: PROCESS.saves.finished(save))
+        at_end(staging, lambda failed: None if failed else PROCESS.saves.captured(save))
+    at_end(upload, lambda failed: PROCESS.saves.finished(save, failed=failed))

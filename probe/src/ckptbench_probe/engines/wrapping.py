@@ -63,6 +63,33 @@ def saving(
     return save
 
 
+def at_end(future: Any, tell: Callable[[bool], None]) -> None:
+    """Say once whether a future has failed or was cancelled, before anybody who waits for it goes on: callbacks come after these."""
+    has_ended, own_error = future.done, future.exception
+    told: list[Any] = []
+
+    @harmless
+    def ended(_: Any = None) -> None:
+        if not told:
+            told.append(future)
+            tell(future.cancelled() or own_error() is not None)
+
+    def heard(ask: Call) -> Call:
+        @functools.wraps(ask)
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return ask(*args, **kwargs)
+            finally:
+                if has_ended():
+                    ended()
+
+        return asked
+
+    future.add_done_callback(ended)
+    for name in ("result", "exception", "done"):
+        setattr(future, name, heard(getattr(future, name)))
+
+
 def _finish(save: Save, _: Any) -> None:
     """Nothing goes on beside the steps, so a write is cheap, and the process may be killed at any time."""
     PROCESS.saves.finished(save, save.ended_ns)

@@ -10,14 +10,12 @@ from typing import Literal, NamedTuple
 
 from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.forms import Form
-from ckptbench.decide.training_log.lines import seconds_of, stamp_in
+from ckptbench.decide.training_log.lines import bar_name, seconds_of, stamp_in, whole_time
 from ckptbench.matrix.shown import show
 
-Kind = Literal["step", "save", "finished", "pause", "gpus"]
+Kind = Literal["step", "save", "finished", "pause", "gpus", "loss", "total"]
 LARGEST = 1e12
 """No step, and no time since 1970 in seconds, is beyond it."""
-MOSTLY = 0.7
-"""The bar of steps lasts at least this part of the longest one."""
 COARSE_S, FINE_S = 1.0, 0.001
 """How far a time without a fraction of a second, and one with it, may be off."""
 
@@ -32,9 +30,13 @@ class Event(NamedTuple):
     seconds: float | None = None
     """How long it took, as the line says."""
     number: int = 0
-    """Of GPUs; of a step of a bar, of how many."""
+    """Of GPUs; of all steps of a training; of a step of a bar, of how many."""
     background: bool = False
     """Whether a save goes on, or may go on, while the training does."""
+    bar: str = ""
+    """The name of the bar that counts the step."""
+    is_marked: bool = False
+    """Whether that bar shows a loss."""
 
 
 @dataclass(slots=True)
@@ -55,22 +57,6 @@ class Log:
     @property
     def has_steps(self) -> bool:
         return any(event.kind == "step" for event in self.events)
-
-    def only_bar_of_steps(self) -> None:
-        """Other bars do not count steps: those of evaluations and data last shorter, and one of epochs has fewer parts. While they move, training pauses."""
-        passed: dict[int, float] = {}
-        latest: dict[int, float] = {}
-        for event in self.events:
-            if event.kind == "step" and event.at_s is not None:
-                since_s = event.at_s - latest.get(event.number, 0.0)
-                passed[event.number] = passed.get(event.number, 0.0) + max(since_s, 0.0)
-                latest[event.number] = event.at_s
-        if len(passed) > 1:
-            longest_s = max(passed.values())
-            kept = max(total for total, bar_s in passed.items() if bar_s >= MOSTLY * longest_s)
-            self.events = [
-                Event("pause") if e.kind == "step" and e.number != kept else e for e in self.events
-            ]
 
 
 def read_lines(lines: Iterable[str], form: Form, where: str) -> Log:
@@ -97,13 +83,19 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     """Raises ValueError with the remedy."""
     told = {name: text for name, text in match.groupdict().items() if text is not None}
     step = _whole("step", told["step"]) if "step" in told else None
-    if log.form.has_own_clock:
-        at_s = time_of(told["time"], log) if "time" in told else None
+    if "total" in told:
+        at_s = time_of(told["time"], log)
+    elif log.form.has_own_clock:
+        at_s = time_of(whole_time(line, *match.span("time")), log) if "time" in told else None
     else:
         stamp = stamp_in(line)
         at_s = time_of(stamp, log) if stamp else None
     if "gpus" in told:
         yield Event("gpus", number=math.prod(map(int, re.findall(r"\d+", told["gpus"]))))
+    elif "all" in told:
+        yield Event("total", number=_whole("all", told["all"]))
+    elif "loss" in told and step is None:
+        yield Event("loss")
     elif "finished" in told or "finished_s" in told:
         yield Event("finished", step, at_s, _duration("finished", told))
     elif "pause" in told or "pause_s" in told:
@@ -112,8 +104,10 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
         saves = told.keys() & {"save", "save_s", "save_ms", "background"}
         took_s = _duration("step", told)
         if step is not None and (took_s is not None or not saves):
-            total = int(told.get("total", 0))
-            yield Event("step", step + log.form.from_zero, at_s, took_s, number=total)
+            bar = bar_name(line, match.start()) if "total" in told else ""
+            yield Event(
+                "step", step + log.form.from_zero, at_s, took_s, number=int(told.get("total", 0)), bar=bar, is_marked="loss" in told
+            )  # fmt: skip
         if saves:
             save_s = _duration("save", told)
             yield Event("save", step, at_s, save_s, background="background" in told)

@@ -63,6 +63,8 @@ class Facts:
     down: Estimate | None
     down_from: str
     gpus: int | None
+    jumps: int
+    """Times that its clock went back."""
 
 
 def facts_of(log: Log) -> Facts:
@@ -92,6 +94,7 @@ def facts_of(log: Log) -> Facts:
         down=down,
         down_from=down_from,
         gpus=gpus,
+        jumps=run.jumps,
     )
 
 

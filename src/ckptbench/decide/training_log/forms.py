@@ -19,6 +19,8 @@ NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
 COUNT = r"\d{1,12}"
 Line = tuple[str, re.Pattern[str]]
 """A kind of line: a part of every such line, which is found faster than its expression; and that."""
+DATA = r"(?:(?:example|file|shard|doc|line|token|sample|row|record|image|page|chunk|sentence|byte)s?|[kMG]?i?B|tok|img)\b"
+"""Units of progress bars that count no steps."""
 EVALUATED = "Its times have the evaluation before each save in them"
 EXAMPLE = r"--log-pattern 'step (?P<step>\d+) took (?P<step_s>[\d.]+)'"
 
@@ -45,11 +47,11 @@ def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
 
 MEGATRON = Form(
     name="Megatron-LM",
-    # Since v2.0 (2020); Megatron-DeepSpeed prints the same. Step lines have a date since core 0.6 (2024), and lines
+    # Since v2.0 (2020); Megatron-DeepSpeed prints the same, and a fork of it `key=value`. Step lines have a date since core 0.6 (2024), and lines
     # on saves since 0.16. Step lines come from the last rank, and
     # lines on saves from the first. The step time leaves out saves and evaluations.
     lines=_lines(
-        ("elapsed time per iteration (", rf"\biteration +(?P<step>{COUNT})/.*\belapsed time per iteration \((?:ms\): (?P<step_ms>{NUMBER})|s\): (?P<step_s>{NUMBER}))"),
+        *((hint, rf"\biteration\W+(?P<step>{COUNT})/.*\belapsed[ _]time[ _]per[ _]iteration\W*_?(?:ms\W+(?P<step_ms>{NUMBER})|s\W+(?P<step_s>{NUMBER}))") for hint in ("elapsed time per iteration", "elapsed_time_per_iteration")),
         ("saving checkpoint at iteration", rf"(?P<save>saving checkpoint) at iteration +(?P<step>{COUNT}) to "),
         ("an async checkpoint save", rf"(?P<background>scheduled an async checkpoint) save at iteration +(?P<step>{COUNT}) to "),
         ("successfully saved checkpoint", rf"(?P<finished>successfully saved checkpoint) (?:at|from) iteration +(?P<step>{COUNT}) to "),
@@ -65,7 +67,7 @@ TORCHTITAN = Form(
         ("step:", rf"(?<!validate )step: *(?P<step>{COUNT})\b[^:]{{0,40}}loss: "),
         ("validate step:", r"(?P<pause>validate step:)"),
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
-        ("Finished ", rf"Finished (?:saving the checkpoint|(?P<background>staging the checkpoint|.*if async is enabled\))) ?in (?P<save_s>{NUMBER}) s"),
+        ("Finished ", rf"Finished (?:(?P<background>staging|saving .{{0,60}}staging)|saving)\b.{{0,90}}?\bin (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
         ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<gpus>[\d, ]{1,99})\]"),
         ("device mesh with", r"device mesh with parallelism: (?P<gpus>pp=[a-z_\d=, ]{1,99}?), ep="),
@@ -88,7 +90,9 @@ BAR = Form(
     # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(
-        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:examples|files|shards|B)/s)"),
+        ("<", rf"\b(?P<step>[1-9]\d{{0,11}})/(?P<total>{COUNT}) \[(?P<time>(?:\d{{1,6}}:)?\d\d:\d\d)<(?![^]]{{0,30}}(?:{DATA}/s|s/{DATA}))(?:[^]\r\n]{{0,200}}(?P<loss>loss))?"),
+        *((hint, rf"""['"](?P<loss>{hint})['"]: """) for hint in ("loss", "train_runtime")),
+        ("Total optimization steps", r"Total optimization steps = (?P<all>\d[\d,]{0,15})"),
         ("Saving ", rf"(?P<save>Saving (?:current state to |model checkpoint to [^ ]{{0,999}}checkpoint-(?:(?P<step>{COUNT})\b|\w)))"),
         ("'eval_runtime'", rf"'eval_runtime': '?(?P<pause_s>{NUMBER})"),
     ),

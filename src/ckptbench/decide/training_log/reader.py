@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ckptbench.common.errors import DataError
+from ckptbench.decide.training_log.bars import only_bar_of_steps
 from ckptbench.decide.training_log.events import Log, read_lines
 from ckptbench.decide.training_log.files import metrics, trainer_state
-from ckptbench.decide.training_log.forms import EXAMPLE, FORMS, own_form
+from ckptbench.decide.training_log.forms import BAR, EXAMPLE, FORMS, own_form
 from ckptbench.decide.training_log.lines import content_of, lines_of
+from ckptbench.decide.training_log.suggestion import suggestion
 from ckptbench.matrix.shown import show
 
 
@@ -27,13 +29,17 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
             return log
     for form in forms:
         log = read_lines(lines_of(content), form, str(path))
+        try:
+            log.events = only_bar_of_steps(log.events) if form is BAR else log.events
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
         if log.has_steps:
-            log.only_bar_of_steps()
             return log
     lines = list(lines_of(content))
     none = f"{path}: none of its {len(lines):,} lines tells of a step"
     first = f"the first line is {show(next((line.strip() for line in lines if line.strip()), ''))}"
+    looks = suggestion(lines)
     if patterns:
-        raise DataError(f"{none}, by --log-pattern {' '.join(map(show, patterns))}: correct it; {first}")  # fmt: skip
+        raise DataError(f"{none}, by --log-pattern {' '.join(map(show, patterns))}: correct it; {looks or first}")  # fmt: skip
     known = ", ".join(form.name for form in forms)
-    raise DataError(f"{none}, as they do of {known}: say how yours do, as in {EXAMPLE}; {first}")
+    raise DataError(f"{none}, as they do of {known}: {looks or f'say how yours do, as in {EXAMPLE}; {first}'}")  # fmt: skip

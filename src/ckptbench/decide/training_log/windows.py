@@ -67,6 +67,8 @@ class Run:
     def __init__(self, events: Sequence[Event]) -> None:
         self.windows: list[Window] = []
         self.starts: list[Start] = []
+        self.jumps = 0
+        """Times that the clock went back while steps went on."""
         steps = [event.step or 0 for event in events if event.kind == "step"]
         often = INTERLEAVED * len(steps)
         self._goes_back = sum(after < before for before, after in pairwise(steps)) <= often
@@ -150,8 +152,10 @@ class Run:
 
     def _window(self, before: Event, event: Event, steps: int) -> None:
         passed_s = None
-        if before.at_s is not None and event.at_s is not None and event.at_s >= before.at_s:
+        if before.at_s is not None and event.at_s is not None:
             passed_s = event.at_s - before.at_s
+            if passed_s < 0:
+                passed_s, self.jumps = None, self.jumps + 1
         follows_save = not self._is_first and bool(self.windows[-1].saves)
         self.windows.append(
             Window(

@@ -257,6 +257,8 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
     if asked.restart is None and facts.down is not None:
         told.append(f"a restart {_shown(facts.down)} ({facts.down_from})")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
+    if facts.jumps:
+        yield f"Its clock went back {counted(facts.jumps, 'time')}, as at the end of a day: the steps there are left out."
     option, counts = ("--step", asked.step is None) if facts.stall is None else ("--blocking", _takes_stall(asked))  # fmt: skip
     if facts.aside and counts:
         yield f"{facts.aside}: give {option}."
