@@ -25,11 +25,13 @@ def patch(module: Any) -> None:
     )
     writes_nothing = saving(original, "lightning.async", target=target, owned=of_first_rank)
 
+    def way(trainer: Any) -> Any:
+        if not _is_asynchronous(trainer):
+            return waits
+        return goes_on if trainer.is_global_zero else writes_nothing
+
     def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = waits
-        if harmless(_is_asynchronous)(self):
-            call = goes_on if self.is_global_zero else writes_nothing
-        return call(self, *args, **kwargs)
+        return (harmless(way)(self) or waits)(self, *args, **kwargs)
 
     save_checkpoint.__doc__ = original.__doc__
     save_checkpoint.__wrapped__ = original  # type: ignore[attr-defined]
