@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from probed import Bench
 
 from ckptbench_probe import cachestat, storage, watcher
 from ckptbench_probe.trace import Trace
@@ -102,3 +104,31 @@ def test_of_a_shared_folder_only_the_ranks_own_files_count(
     for name in ("__0_0.distcp", "__1_0.distcp"):
         (tmp_path / "step-1" / name).write_bytes(b"x")
     assert [Path(name).name for name in watched.files()] == ["__0_0.distcp"]
+
+
+def test_a_folder_of_files_that_is_renamed_is_one_checkpoint_by_its_last_name(
+    bench: Bench,
+) -> None:
+    bench.write(
+        "train.py",
+        """
+import os
+from safetensors.torch import save_file
+from ckptbench_probe import session
+with session() as s:
+    for step in (1, 2):
+        s.step()
+        os.makedirs(f"c/step-{step}.part")
+        for part in "abc":
+            save_file({}, f"c/step-{step}.part/{part}")
+        os.rename(f"c/step-{step}.part", f"c/step-{step}")
+    s.step()
+""",
+    )
+    ended = bench.run(sys.executable, "train.py")
+    rows = ended.summary["checkpoints"]
+    assert [one["paths"] for one in rows] == [
+        [f"{bench.folder}/c/step-{step}/{part}" for part in "abc"] for step in (1, 2)
+    ]
+    assert [(one["files"], one["size"]) for one in rows] == [(3, 3 * 4096)] * 2
+    assert f"to {bench.folder}/c/step-2 (" in ended.line("checkpoints")

@@ -20,6 +20,14 @@ SMALL_ENDINGS = ("", ".txt", ".json", ".yaml", ".yml")
 Renamed = Callable[[str, str], None]
 
 
+def after_rename(path: str, source: str, target: str) -> str:
+    """The path of what may lie in a file or folder that is renamed."""
+    if path.rstrip(os.sep) == source:
+        return target
+    below = source.rstrip(os.sep) + os.sep
+    return os.path.join(target, path[len(below) :]) if path.startswith(below) else path
+
+
 class Files:
     """Silent until the first save names a folder."""
 
@@ -43,7 +51,7 @@ class Files:
 
     def watch(self, path: str) -> None:
         """The folder that the path lies in is one of checkpoints."""
-        self._roots.add(os.path.dirname(os.path.abspath(path)) + os.sep)
+        self._roots.add(os.path.dirname(os.path.abspath(path)).rstrip(os.sep) + os.sep)
         if not self._on:
             self._on = True
             sys.addaudithook(self._hear)
@@ -66,11 +74,28 @@ class Files:
         return whole if any(whole.startswith(root) for root in self._roots) else None
 
     def _on_rename(self, arguments: Any) -> None:
-        source, target = self._inside(arguments[0]), self._inside(arguments[1])
-        if target is not None:
-            self._renamed(os.path.abspath(os.fsdecode(arguments[0])), target)
-            size = os.stat(arguments[0]).st_size
-            self._trace.queue("moved", at_ns=monotonic_ns(), path=target, source=source, size=size)
+        names = self._both_names(arguments)
+        if names is not None:
+            source, target = names
+            self._renamed(source, target)
+            known = source if self._inside(source) or self._holds_root(source) else None
+            size = os.lstat(source).st_size
+            self._trace.queue("moved", at_ns=monotonic_ns(), path=target, source=known, size=size)
+
+    def _both_names(self, arguments: Any) -> tuple[str, str] | None:
+        """If the new one lies in a folder of checkpoints, or a folder of checkpoints is renamed, which then has another name."""
+        source, target = (os.path.abspath(os.fsdecode(name)) for name in arguments[:2])
+        if not os.path.lexists(source):
+            return None  # it will fail
+        if self._holds_root(source):
+            self._roots |= {
+                after_rename(root, source, target).rstrip(os.sep) + os.sep for root in self._roots
+            }
+            return source, target
+        return (source, target) if self._inside(target) else None
+
+    def _holds_root(self, folder: str) -> bool:
+        return any(root.startswith(folder.rstrip(os.sep) + os.sep) for root in self._roots)
 
     def _on_link(self, arguments: Any) -> None:
         target = self._inside(arguments[1])
@@ -86,9 +111,10 @@ class Files:
 
     def _on_move(self, arguments: Any) -> None:
         """Between two devices, `shutil.move` copies: the final name is there before the file is whole."""
-        source, target = os.path.abspath(os.fsdecode(arguments[0])), self._inside(arguments[1])
-        if target is None:
+        names = self._both_names(arguments)
+        if names is None:
             return
+        source, target = names
         self._renamed(source, target)
         devices = {os.stat(os.path.dirname(path)).st_dev for path in (source, target)}
         if len(devices) > 1:
@@ -123,7 +149,7 @@ class Files:
             begun = monotonic_ns()
             sync(file)
             if found is not None:
-                self._trace.write("synced", at_ns=monotonic_ns(), begun_ns=begun, **found)
+                harmless(self._trace.write)("synced", at_ns=monotonic_ns(), begun_ns=begun, **found)
 
         return noted
 
