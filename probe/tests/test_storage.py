@@ -122,6 +122,13 @@ with session() as s:
         for part in "abc":
             save_file({}, f"c/step-{step}.part/{part}")
         os.rename(f"c/step-{step}.part", f"c/step-{step}")
+        os.symlink("nowhere", "c/pointer.new")
+        os.replace("c/pointer.new", "c/pointer")
+        for source, target in (("c/none", "c/other"), ("c/pointer", "c/none/pointer")):
+            try:
+                os.rename(source, target)
+            except OSError:
+                continue
     s.step()
 """,
     )
@@ -132,3 +139,4 @@ with session() as s:
     ]
     assert [(one["files"], one["size"]) for one in rows] == [(3, 3 * 4096)] * 2
     assert f"to {bench.folder}/c/step-2 (" in ended.line("checkpoints")
+    assert "a part of a measurement is missing" not in ended.err

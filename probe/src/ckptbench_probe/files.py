@@ -85,7 +85,7 @@ class Files:
     def _both_names(self, arguments: Any) -> tuple[str, str] | None:
         """If the new one lies in a folder of checkpoints, or a folder of checkpoints is renamed, which then has another name."""
         source, target = (os.path.abspath(os.fsdecode(name)) for name in arguments[:2])
-        if not os.path.lexists(source):
+        if not (os.path.lexists(source) and os.path.isdir(os.path.dirname(target))):
             return None  # it will fail
         if self._holds_root(source):
             self._roots |= {
