@@ -112,7 +112,8 @@ def test_a_folder_of_files_that_is_renamed_is_one_checkpoint_by_its_last_name(
     bench.write(
         "train.py",
         """
-import os
+import os, shutil
+os.makedirs("kept")
 from safetensors.torch import save_file
 from ckptbench_probe import session
 with session() as s:
@@ -122,6 +123,7 @@ with session() as s:
         for part in "abc":
             save_file({}, f"c/step-{step}.part/{part}")
         os.rename(f"c/step-{step}.part", f"c/step-{step}")
+        shutil.move(f"c/step-{step}", "kept")
         os.symlink("nowhere", "c/pointer.new")
         os.replace("c/pointer.new", "c/pointer")
         for source, target in (("c/none", "c/other"), ("c/pointer", "c/none/pointer")):
@@ -135,8 +137,8 @@ with session() as s:
     ended = bench.run(sys.executable, "train.py")
     rows = ended.summary["checkpoints"]
     assert [one["paths"] for one in rows] == [
-        [f"{bench.folder}/c/step-{step}/{part}" for part in "abc"] for step in (1, 2)
+        [f"{bench.folder}/kept/step-{step}/{part}" for part in "abc"] for step in (1, 2)
     ]
     assert [(one["files"], one["size"]) for one in rows] == [(3, 3 * 4096)] * 2
-    assert f"to {bench.folder}/c/step-2 (" in ended.line("checkpoints")
+    assert f"to {bench.folder}/kept/step-2 (" in ended.line("checkpoints")
     assert "a part of a measurement is missing" not in ended.err

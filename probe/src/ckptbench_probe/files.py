@@ -110,14 +110,14 @@ class Files:
             self._trace.write("removed", at_ns=monotonic_ns(), path=path)
 
     def _on_move(self, arguments: Any) -> None:
-        """Between two devices, `shutil.move` copies: the final name is there before the file is whole."""
-        names = self._both_names(arguments)
-        if names is None:
-            return
-        source, target = names
-        self._renamed(source, target)
-        devices = {os.stat(os.path.dirname(path)).st_dev for path in (source, target)}
+        """Between two devices, `shutil.move` copies: the final name is there before the file is whole. Else it renames, which is heard by itself."""
+        source, target = (os.path.abspath(os.fsdecode(name)) for name in arguments[:2])
+        if os.path.isdir(target):
+            target = os.path.join(target, os.path.basename(source))
+        names = self._both_names((source, target))
+        devices = {os.stat(os.path.dirname(path)).st_dev for path in names or ()}
         if len(devices) > 1:
+            self._renamed(source, target)
             self._trace.write("copied", at_ns=monotonic_ns(), path=target, source=source)
 
     def _on_copy(self, arguments: Any) -> None:

@@ -79,7 +79,7 @@ class ProcessSeen:
     def _moves(self) -> dict[str, list[tuple[int, str]]]:
         found: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for event in self.events:
-            if event["event"] == "moved" and event["source"]:
+            if event["event"] in ("moved", "copied") and event["source"]:
                 found[event["source"]].append((event["at_ns"], event["path"]))
         return found
 

@@ -173,7 +173,7 @@ def _rows(events: list[Event]) -> list[_Row]:
             by_number[event["save"]] = row
         elif kind == "checked" and event["save"] in by_number:
             by_number[event["save"]].found = event
-        elif kind == "moved" and event["source"]:
+        elif kind in ("moved", "copied") and event["source"]:
             _rename(rows, event["source"], event["path"])
     return rows
 
