@@ -449,6 +449,18 @@ def test_files_between_two_updates_are_one_checkpoint_by_the_name_of_their_folde
     assert [[save.path for save in row.saves] for row in rows] == [["/c/step-2"], ["/c/step-4"]]
 
 
+def test_ranks_that_count_their_updates_otherwise_have_the_same_checkpoints(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As of two trainings in one process."""
+    first, second = rank(0, 2), rank(1, 2)
+    for one, done in ((first, 2), (second, 3)):
+        given(one, 1, 2, "/c/step-2")
+        found(one, 1, 2, done=done)
+    code, lines = told(folder, capfd, first, second)
+    assert (code, lines[0]) == (0, "verdict       sound: the only checkpoint is whole")
+
+
 def test_a_file_that_another_save_has_overwritten_is_not_torn() -> None:
     first, second = (CHECKER.begin("torch.save", "/c/last.pt") for _ in range(2))
     assert first is not None

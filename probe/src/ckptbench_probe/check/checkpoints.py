@@ -59,6 +59,8 @@ class _Row:
     path: str
     checkpoint: str
     found: Event | None = None
+    group: int = 0
+    """Updates before it: of the first rank that has saved under the same name, as ranks may count otherwise."""
 
     @property
     def at_begin(self) -> bool:
@@ -112,16 +114,17 @@ def ranks(folder: Path, run: str) -> list[Rank]:
 def checkpoints(ranks: list[Rank]) -> list[Checkpoint]:
     """In the order of their updates."""
     found: dict[tuple[Any, ...], Saved] = {}
+    _group(ranks)
     own = _own_folders(ranks)
     for rank in filter(lambda rank: rank.trains, ranks):
         times: Counter[tuple[int, str]] = Counter()
         for row in rank.rows:
             key = (
-                row.done,
-                own.get((row.done, row.checkpoint), row.checkpoint),
-                times[row.done, row.path],
+                row.group,
+                own.get((row.group, row.checkpoint), row.checkpoint),
+                times[row.group, row.path],
             )
-            times[row.done, row.path] += row.at_begin
+            times[row.group, row.path] += row.at_begin
             one = found.setdefault(key, Saved(key[1], row.update))
             one.kinds.add(row.given["kind"])
             one.files.add(row.path)
@@ -138,12 +141,24 @@ def checkpoints(ranks: list[Rank]) -> list[Checkpoint]:
     return sorted(by_updates.values(), key=lambda one: (one.update, one.path))
 
 
+def _group(ranks: list[Rank]) -> None:
+    known: dict[tuple[int, str], int] = {}
+    for rank in filter(lambda rank: rank.trains, ranks):
+        groups: dict[int, int] = {}
+        for row in rank.rows:
+            if (row.update, row.checkpoint) in known:
+                groups.setdefault(row.done, known[row.update, row.checkpoint])
+        for row in rank.rows:
+            row.group = groups.get(row.done, row.done)
+            known.setdefault((row.update, row.checkpoint), row.group)
+
+
 def _own_folders(ranks: list[Rank]) -> dict[tuple[int, str], str]:
     """The folder of each file, where all that was saved to it is of the same two updates: it is saved under the name of the folder."""
     users: dict[str, set[tuple[int, str]]] = defaultdict(set)
     for rank in filter(lambda rank: rank.trains, ranks):
         for row in rank.rows:
-            users[os.path.dirname(row.checkpoint)].add((row.done, row.checkpoint))
+            users[os.path.dirname(row.checkpoint)].add((row.group, row.checkpoint))
     only = {
         folder: files for folder, files in users.items() if len({done for done, _ in files}) == 1
     }
