@@ -65,6 +65,24 @@ def test_a_training_that_names_its_state_is_checked(python: str, bench: Bench) -
     ]
 
 
+def test_a_check_that_fails_in_part_cannot_tell(bench: Bench) -> None:
+    """The training goes on: also where a library raises what is no `Exception`."""
+    odd = """
+class OddError(BaseException): pass
+class Odd:
+    def __repr__(self):
+        if done == 9: raise OddError("no bits")
+        return "odd"
+"""
+    program = odd + LOOP.replace("weight / 2]", "weight / 2, Odd()]").replace("RESTORE", SOUND)
+    bench.write("train.py", program)
+    done = check(bench, "--kill-at", "6", "--", sys.executable, "train.py", "{folder}")
+    assert done.returncode == 2
+    assert done.stdout.startswith(
+        "cannot tell: a part of the check is missing (_write: OddError: no bits)"
+    )
+
+
 def test_a_random_state_that_is_not_restored_is_named(bench: Bench) -> None:
     done = check(bench, "--kill-at", "6", *command(bench, "pass"))
     assert done.returncode == 1

@@ -15,8 +15,10 @@ from ckptbench_probe.check import gate as gates
 from ckptbench_probe.check import saves
 from ckptbench_probe.check.checkpoints import checkpoints, ranks
 from ckptbench_probe.check.gate import AFTER_S, LONGEST_GAPS, Gate
+from ckptbench_probe.check.given import CHECKER, OVERWRITTEN
 from ckptbench_probe.check.history import Snapshot
 from ckptbench_probe.check.judging import judge
+from ckptbench_probe.check.state import digest
 
 
 def after(update: int, **values: str) -> Snapshot:
@@ -213,12 +215,13 @@ def given(one: Written, save: int, update: int, path: str, checkpoint: str | Non
         path=path,
         checkpoint=checkpoint or path,
         update=update,
+        done=update,
     )
 
 
 def found(one: Written, save: int, update: int, **fields: Any) -> None:
-    whole = {"compared": 4, "torn": [], "torn_number": 0, "torn_of": {}, "updates": [update], "several": {}, "not_compared": 0}  # fmt: skip
-    one.add("checked", save=save, update_given=update, **{**whole, **fields})
+    whole = {"compared": 4, "values": 0, "torn": [], "torn_number": 0, "torn_of": {}, "updates": [update], "several": {}, "as_given": True, "at_begin": False, "not_compared": 0, "left": []}  # fmt: skip
+    one.add("checked", **{"save": save, "update_given": update, "done": update, **whole, **fields})
 
 
 def told(
@@ -281,8 +284,10 @@ def test_files_of_one_checkpoint_must_be_of_one_update(
         given(one, save, 5, f"/c/checkpoint-5/{save}.pt", "/c/checkpoint-5")
         found(one, save, 5, updates=updates)
     code, lines = told(folder, capfd, one)
-    assert code == 1
-    assert "checkpoint-5: its tensors are of several updates: " in lines[1]
+    assert code == 3
+    assert lines[1] == (
+        "mixed         checkpoint-5: the save was given tensors of several updates: 1 of update 5 and 1 of update 6"
+    )
 
 
 @pytest.mark.parametrize("ends", ["never", "failed", "empty", "unknown engine"])
@@ -297,7 +302,9 @@ def test_what_could_not_be_compared_is_never_sound(
     else:
         given(one, 2, 4, "/c/step-4.pt")
     if ends == "failed":
-        one.add("checked", save=2, update_given=4, trouble="the save has failed (OSError: full)")
+        one.add(
+            "checked", save=2, update_given=4, done=4, trouble="the save has failed (OSError: full)"
+        )
     if ends == "empty":
         found(one, 2, 4, compared=0, updates=[])
     code, lines = told(folder, capfd, one)
@@ -361,6 +368,111 @@ def test_what_a_process_saves_that_does_not_train_is_never_sound(
         "verdict       cannot tell: 1 of 2 checkpoints could not be compared",
         "cannot tell   step-2.pt: a process that does not train has saved it, and training may go on meanwhile: it cannot be compared",
     ]
+
+
+def test_what_was_mixed_as_given_is_not_torn(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the weights of the best update beside the newest optimizer."""
+    one = rank()
+    given(one, 1, 2, "/c/step-2.pt")
+    found(one, 1, 2)
+    given(one, 2, 4, "/c/step-4.pt")
+    found(one, 2, 4, updates=[], several={"2": 3, "4": 6})
+    code, lines = told(folder, capfd, one)
+    assert code == 3
+    assert lines[:2] == [
+        "verdict       mixed as given: 1 of 2 checkpoints has tensors of several updates, and nothing tore: the save was given them",
+        "mixed         step-4.pt: the save was given tensors of several updates: 3 of update 2 and 6 of update 4",
+    ]
+
+
+def test_what_a_thread_has_mixed_is_torn(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It has copied the state while training went on."""
+    one = rank()
+    given(one, 1, 4, "/c/step-4.pt")
+    found(one, 1, 4, updates=[], several={"4": 3, "5": 6}, as_given=False)
+    code, lines = told(folder, capfd, one)
+    assert code == 1
+    assert "its tensors are of several updates: 3 of update 4 and 6 of update 5" in lines[1]
+
+
+@pytest.mark.parametrize(("code", "torn"), [(2, False), (1, True)])
+def test_a_part_of_the_check_that_failed_is_told(
+    code: int, torn: bool, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = rank()
+    given(one, 1, 2, "/c/step-2.pt")
+    found(one, 1, 2, **({"torn": ["w"], "torn_number": 1, "updates": []} if torn else {}))
+    one.add("trouble", reason="before_step: CheckpointException: rank 0")
+    result, lines = told(folder, capfd, one)
+    assert result == code
+    assert torn or lines[0] == "verdict       cannot tell: the check itself has failed in part"
+    line = "cannot tell   a part of the check is missing (before_step: CheckpointException: rank 0)"
+    assert line in lines
+
+
+def test_what_was_not_compared_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    one = rank()
+    given(one, 1, 2, "/c/step-2.pt")
+    found(one, 1, 2, values=3, not_compared=5, left=["by (Author)", "sampler (Sampler)"])
+    code, lines = told(folder, capfd, one)
+    assert code == 0
+    assert lines[-1] == "compared      4 tensors and 3 other values; not compared: by (Author), sampler (Sampler), ... (5 in all)"  # fmt: skip
+
+
+def test_a_path_that_is_saved_to_again_and_again_has_a_checkpoint_each_time(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A thread writes copies, later than they were made: all after the last update."""
+    one = rank()
+    for save, update in ((1, 2), (2, 4), (3, 6)):
+        given(one, save, 6, "/c/last.pt")
+        found(one, save, 6, updates=[update], at_begin=True)
+    code, lines = told(folder, capfd, one)
+    assert code == 0
+    assert lines[:2] == ["verdict       sound: all 3 checkpoints are whole", "whole         of update 2, 4, 6"]  # fmt: skip
+
+
+def test_files_between_two_updates_are_one_checkpoint_by_the_name_of_their_folder(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = rank()
+    for update in (2, 4):
+        for part in (1, 2, 3):
+            given(one, 10 * update + part, update, f"/c/step-{update}.part/{part}.pt")
+            found(one, 10 * update + part, update)
+        one.add("moved", at_ns=1, path=f"/c/step-{update}", source=f"/c/step-{update}.part", size=1)
+    code, lines = told(folder, capfd, one)
+    assert (code, lines[0]) == (0, "verdict       sound: all 2 checkpoints are whole, of 3 files each")  # fmt: skip
+    rows = checkpoints(ranks(folder / "run", "run"))
+    assert [[save.path for save in row.saves] for row in rows] == [["/c/step-2"], ["/c/step-4"]]
+
+
+def test_ranks_that_count_their_updates_otherwise_have_the_same_checkpoints(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As of two trainings in one process."""
+    first, second = rank(0, 2), rank(1, 2)
+    for one, done in ((first, 2), (second, 3)):
+        given(one, 1, 2, "/c/step-2")
+        found(one, 1, 2, done=done)
+    code, lines = told(folder, capfd, first, second)
+    assert (code, lines[0]) == (0, "verdict       sound: the only checkpoint is whole")
+
+
+def test_a_file_that_another_save_has_overwritten_is_not_torn() -> None:
+    first, second = (CHECKER.begin("torch.save", "/c/last.pt") for _ in range(2))
+    assert first is not None
+    assert second is not None
+    first.digests, second.digests = ({("w",): digest(n)} for n in (1, 2))
+    assert CHECKER._compare(first, lambda _: [(("w",), 2)]) == OVERWRITTEN
+    mixed = CHECKER._compare(first, lambda _: [(("w",), 3)])
+    assert not isinstance(mixed, str)
+    assert mixed.torn == (("w",),)
+    whole = CHECKER._compare(second, lambda _: [(("w",), 2)])
+    assert not isinstance(whole, str)
+    assert whole.torn == ()
 
 
 def test_without_a_command_there_is_no_check(capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from probed import Bench
 
 from ckptbench_probe import cachestat, storage, watcher
 from ckptbench_probe.trace import Trace
@@ -122,3 +124,41 @@ def test_of_a_shared_folder_only_the_ranks_own_files_count(
 def test_a_place_is_a_url_or_an_absolute_path(written: str, known: str) -> None:
     assert storage.place(written) == known
     assert (storage.file_system(known, MOUNTS) == storage.NOT_SEEN) is ("://" in known)
+
+
+def test_a_folder_of_files_that_is_renamed_is_one_checkpoint_by_its_last_name(
+    bench: Bench,
+) -> None:
+    bench.write(
+        "train.py",
+        """
+import os, shutil
+os.makedirs("kept")
+from safetensors.torch import save_file
+from ckptbench_probe import session
+with session() as s:
+    for step in (1, 2):
+        s.step()
+        os.makedirs(f"c/step-{step}.part")
+        for part in "abc":
+            save_file({}, f"c/step-{step}.part/{part}")
+        os.rename(f"c/step-{step}.part", f"c/step-{step}")
+        shutil.move(f"c/step-{step}", "kept")
+        os.symlink("nowhere", "c/pointer.new")
+        os.replace("c/pointer.new", "c/pointer")
+        for source, target in (("c/none", "c/other"), ("c/pointer", "c/none/pointer")):
+            try:
+                os.rename(source, target)
+            except OSError:
+                continue
+    s.step()
+""",
+    )
+    ended = bench.run(sys.executable, "train.py")
+    rows = ended.summary["checkpoints"]
+    assert [one["paths"] for one in rows] == [
+        [f"{bench.folder}/kept/step-{step}/{part}" for part in "abc"] for step in (1, 2)
+    ]
+    assert [(one["files"], one["size"]) for one in rows] == [(3, 3 * 4096)] * 2
+    assert f"to {bench.folder}/kept/step-2 (" in ended.line("checkpoints")
+    assert "a part of a measurement is missing" not in ended.err

@@ -61,6 +61,31 @@ def names() -> dict[str, list[str]]:
     return found
 
 
+class Named(nn.Module):
+    """Its names look alike: a slash, a wrapper's prefix, and a buffer that another model has, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict({"w/exp_avg": nn.Linear(4, 1), "w": nn.Linear(4, 1)})
+        self.module = nn.Linear(4, 4)
+        self.weight = nn.Parameter(torch.ones(4, 4))
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, value: Tensor) -> Tensor:
+        return sum((part(value) for part in self.parts.values()), self.module(value @ self.weight))
+
+
+def colliding() -> dict[str, int]:
+    """Tensors that there are, and names that they have."""
+    models = [Named(), Named()]
+    seen = Optimizers()
+    optimizers = [trained(model, torch.optim.AdamW(model.parameters())) for model in models]
+    for optimizer in optimizers:
+        seen.add(optimizer)
+    every = sum(4 * len(list(model.parameters())) + 1 for model in models)
+    return {"tensors": every, "names": len(seen.tensors())}
+
+
 def changed(draw: object) -> list[str]:
     """Random states that a draw has changed."""
     before = random_states()
@@ -78,7 +103,11 @@ def main() -> None:
         "torch": changed(lambda: torch.rand(1)),
         "none": changed(lambda: None),
     }
-    print(json.dumps({"digests": digests(), "names": names(), "draws": draws}))
+    print(
+        json.dumps(
+            {"digests": digests(), "names": names(), "draws": draws, "colliding": colliding()}
+        )
+    )
 
 
 if __name__ == "__main__":

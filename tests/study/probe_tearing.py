@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import os
+import queue
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -109,6 +112,117 @@ def safetensors_thread_cloned(state: State, name: str) -> None:
     in_thread(save_file, copy.deepcopy(dict(state["model"])), name)
 
 
+QUEUE: queue.Queue[tuple[State, str] | None] = queue.Queue()
+
+
+def through_queue(state: State, name: str) -> None:
+    """A thread that lives on takes them, a little late, as one that uploads the file before."""
+    if not any(thread.is_alive() for thread in THREADS):
+        in_thread(write_all)
+    QUEUE.put((state, name))
+
+
+def write_all() -> None:
+    while (job := QUEUE.get()) is not None:
+        time.sleep(0.3)
+        torch.save(*job)
+
+
+def queue_alias(state: State, name: str) -> None:
+    through_queue(state, name)
+
+
+def queue_cloned(state: State, name: str) -> None:
+    through_queue(copy.deepcopy(state), name)
+
+
+COUNTS: list[int] = []
+
+
+def queue_counts(state: State, name: str) -> None:
+    """All tensors are copies but the optimizer's count of steps, beside a list that grows."""
+    COUNTS.append(len(COUNTS))
+    steps = [slots["step"] for slots in state["optimizer"]["state"].values()]
+    through_queue({"model": copy.deepcopy(state["model"]), "steps": steps, "seen": COUNTS}, name)
+
+
+class Saver(threading.Thread):
+    def __init__(self, state: State, name: str) -> None:
+        super().__init__()
+        self.state, self.file = state, name
+
+    def run(self) -> None:
+        time.sleep(0.3)
+        torch.save(self.state, self.file)
+
+
+def thread_of_a_class(state: State, name: str) -> None:
+    """The weights as arrays, in the attributes of the thread."""
+    THREADS.append(Saver({key: tensor.numpy() for key, tensor in state["model"].items()}, name))
+    THREADS[-1].start()
+
+
+def same_path(state: State, name: str) -> None:
+    """The writer is slower than training."""
+    PENDING.append(POOL.submit(torch.save, copy.deepcopy(state), "same_path-last"))
+
+
+class WrittenAtClose(io.BytesIO):
+    """As the files of object stores."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.name = path
+        open(path, "wb").close()
+
+    def close(self) -> None:
+        if not self.closed:
+            content = self.getvalue()
+            super().close()
+            with open(self.name, "wb") as file:
+                file.write(content)
+
+
+def late_file(state: State, name: str) -> None:
+    with WrittenAtClose(name) as file:
+        torch.save(state, file)
+
+
+def late_file_fails(state: State, name: str) -> None:
+    """The disk is full when the file is closed."""
+    torch.save(state, file := WrittenAtClose(name))
+    io.BytesIO.close(file)
+    os.unlink(name)
+
+
+def two_files(state: State, name: str) -> None:
+    torch.save(state["model"], f"{name}.model")
+    torch.save(state["optimizer"], f"{name}.optimizer")
+
+
+def folder(state: State, name: str) -> None:
+    """It is renamed once it is whole."""
+    os.makedirs(f"{name}.part")
+    for part, one in state.items():
+        torch.save(one, f"{name}.part/{part}.pt")
+    os.rename(f"{name}.part", name)
+
+
+def colliding(state: State, name: str) -> dict[Any, Any]:
+    weight, bias = state["model"]["0.weight"], state["model"]["0.bias"]
+    return {7: weight, "7": bias, "a": {"b": bias}, "a.b": weight, "x/y": bias, ("x", "y"): weight}
+
+
+def names(state: State, name: str) -> None:
+    torch.save(colliding(state, name), name)
+
+
+def names_thread(state: State, name: str) -> None:
+    """Only one of two names that look alike is no copy."""
+    live = colliding(state, name)
+    in_thread(torch.save, {**copy.deepcopy(live), "7": live["7"]}, name)
+
+
 OLDER: list[State] = []
 
 
@@ -172,6 +286,10 @@ def dcp_async(state: State, name: str, **options: Any) -> None:
     PENDING.append(dcp.async_save(state, checkpoint_id=name, **options))
 
 
+def dcp_url(state: State, name: str) -> None:
+    dcp.save(state, checkpoint_id=f"file://{os.path.abspath(name)}")
+
+
 def dcp_process(state: State, name: str) -> None:
     dcp_async(state, name, async_checkpointer_type=AsyncCheckpointerType.PROCESS)
 
@@ -214,6 +332,7 @@ WAYS: dict[str, Callable[[State, str], Any]] = {
     one.__name__: one
     for one in (
         torch_sync, torch_open_file, torch_behind, torch_thread, torch_thread_shallow, torch_thread_cloned, torch_pool, torch_pool_cloned, torch_pool_buffers, safetensors_thread, safetensors_thread_cloned,
+        queue_alias, queue_cloned, queue_counts, thread_of_a_class, same_path, late_file, late_file_fails, two_files, folder, names, names_thread, dcp_url,
         two_updates, older_copy_too, cast, cut_short, fails, no_tensor, dcp_sync, dcp_async, dcp_process, staging, staging_awaited,
         stager_reused_early, stager_reused,
     )
@@ -230,11 +349,14 @@ def train(way: str) -> None:
         optimizer.step()
         if step % SAVE_EVERY == 0:
             WAYS[way](state_of(model, optimizer), f"{way}-{step}")
+    QUEUE.put(None)
     for thread in THREADS:
         thread.join()
+    QUEUE.queue.clear()
     wait()
     THREADS.clear()
     OLDER.clear()
+    COUNTS.clear()
     BUFFERS.clear()
     print(f"{way} {sum(float(p.detach().double().sum()) for p in model.parameters()):.12f}")
 

@@ -45,6 +45,10 @@ def test_tensors_have_the_names_of_their_model(seen: dict[str, Any]) -> None:
     ]
 
 
+def test_names_that_look_alike_leave_no_tensor_out(seen: dict[str, Any]) -> None:
+    assert seen["colliding"]["names"] == seen["colliding"]["tensors"]
+
+
 def test_rates_and_updates_are_those_of_the_optimizers(seen: dict[str, Any]) -> None:
     assert seen["names"]["rates"] == ["0.001", "0.5", "0.1"]
     assert seen["names"]["step"] == ["1"]

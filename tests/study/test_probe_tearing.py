@@ -26,7 +26,7 @@ SAVES = (4, 8, 12)
 @dataclass(frozen=True)
 class Ways(Checked):
     def of(self, way: str) -> list[dict[str, Any]]:
-        rows = self.report["checkpoints"]
+        rows = [save for one in self.report["checkpoints"] for save in one["saves"]]
         return [one for one in rows if Path(one["path"]).name.rpartition("-")[0] == way]
 
 
@@ -40,6 +40,9 @@ TORN = {
     "torch_thread": 12,
     "torch_thread_shallow": 12,
     "torch_pool": 4,
+    "queue_alias": 12,
+    "thread_of_a_class": 4,
+    "names_thread": 1,
     "safetensors_thread": 4,
     "staging": 12,
     "stager_reused_early": 12,
@@ -47,15 +50,17 @@ TORN = {
 """How many tensors of the first two files tell an update. Nothing happens after the last save, so that one is whole."""
 WHOLE = (
     "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
-    "dcp_process", "staging_awaited", "stager_reused",
+    "dcp_process", "staging_awaited", "stager_reused", "queue_cloned", "same_path", "late_file", "folder", "names",
 )  # fmt: skip
 CANNOT_TELL = {
     "cut_short": "its engine cannot read it (",
     "fails": "the save has failed (RuntimeError: Parent directory no-such-folder does not exist.)",
     "torch_behind": "its file has something else before it",
     "no_tensor": "it holds no tensor that can be compared",
+    "late_file_fails": "the save has failed: its file was not whole when the save returned, and is gone since",
+    "dcp_url": "what lies at a URL is not read",
 }
-WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast")
+WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast", "queue_counts", "two_files")
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +87,8 @@ def test_a_file_whose_bytes_were_taken_while_training_went_on_is_torn(
     assert [one["update"] for one in torn] == list(SAVES[:2])
     for one in torn:
         assert one["verdict"] == "TORN"
-        assert one["torn"] == one["compared"] >= 4
-        assert "0.weight" in one["text"]
+        assert one["torn"] == (1 if way == "names_thread" else one["compared"])
+        assert ("['7']" if way == "names_thread" else "0.weight") in one["text"]
         assert_later(one, TORN[way])
 
 
@@ -106,6 +111,24 @@ def test_a_file_whose_bytes_were_copied_in_time_is_whole(way: str, everything: W
 
 
 @pytest.mark.frameworks("pytorch")
+def test_numbers_and_lists_that_go_on_beside_copies_are_torn(everything: Ways) -> None:
+    *torn, last = everything.of("queue_counts")
+    assert last["verdict"] == "whole"
+    for one in torn:
+        assert (one["verdict"], one["torn"], one["torn_of"]) == ("TORN", 5, {})
+        assert one["names"] == ["steps.0", "steps.1", "steps.2"]
+
+
+@pytest.mark.frameworks("pytorch")
+def test_files_between_two_updates_are_one_checkpoint(everything: Ways) -> None:
+    rows = [one for one in everything.report["checkpoints"] if "folder-" in one["path"]]
+    assert [Path(one["path"]).name for one in rows] == [f"folder-{update}" for update in SAVES]
+    assert [one["files"] for one in rows] == [2] * len(SAVES)
+    rows = [one for one in everything.report["checkpoints"] if "two_files-" in one["path"]]
+    assert [len(one["saves"]) for one in rows] == [2] * len(SAVES)
+
+
+@pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize("way", CANNOT_TELL)
 def test_a_file_that_cannot_be_compared_is_never_called_whole(way: str, everything: Ways) -> None:
     rows = everything.of(way)
@@ -114,11 +137,13 @@ def test_a_file_that_cannot_be_compared_is_never_called_whole(way: str, everythi
 
 
 @pytest.mark.frameworks("pytorch")
-def test_weights_of_one_update_beside_moments_of_another_are_torn(everything: Ways) -> None:
+def test_weights_of_one_update_beside_moments_of_another_are_mixed_as_given(
+    everything: Ways,
+) -> None:
     first, *later = everything.of("two_updates")
     assert first["verdict"] == "whole"
     for one, update in zip(later, SAVES[1:], strict=True):
-        assert (one["verdict"], one["several"]) == ("TORN", {"4": 4, str(update): 8})
+        assert (one["verdict"], one["several"]) == ("mixed as given", {"4": 4, str(update): 8})
 
 
 @pytest.mark.frameworks("pytorch")
@@ -128,7 +153,7 @@ def test_casts_and_random_states_are_compared_with_what_the_save_was_given(
     for one, update in zip(everything.of("cast"), SAVES, strict=True):
         assert (one["verdict"], one["state_of"]) == ("whole", None)
         assert one["text"] == f"what the save was given after update {update}"
-        assert (one["compared"], one["not_compared"]) == (5, 1)
+        assert (one["compared"], one["left"]) == (5, ["by (Author)"])
 
 
 @pytest.mark.frameworks("pytorch")

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
-from ckptbench_probe.harmless import say
+from ckptbench_probe.harmless import harmless, say
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 from ckptbench_probe.variables import CHECK, FOLDER
@@ -40,9 +40,9 @@ class Session:
 
         `state`: all arrays that training needs to go on, in dicts and lists. `update`: the number of this update, across restarts.
         """
-        PROCESS.updates.tick()
+        harmless(PROCESS.updates.tick)()
         if self._stepped is not None:
-            self._stepped(state, update)
+            harmless(self._stepped)(state, update)
 
     @contextmanager
     def checkpoint(self, path: str | os.PathLike[str]) -> Iterator[None]:

@@ -22,6 +22,14 @@ LONGEST_TEXT = 200
 Renamed = Callable[[str, str], None]
 
 
+def after_rename(path: str, source: str, target: str) -> str:
+    """The path of what may lie in a file or folder that is renamed."""
+    if path.rstrip(os.sep) == source:
+        return target
+    below = source.rstrip(os.sep) + os.sep
+    return os.path.join(target, path[len(below) :]) if path.startswith(below) else path
+
+
 class Files:
     """Silent until the first save names a folder."""
 
@@ -47,7 +55,7 @@ class Files:
 
     def watch(self, path: str) -> None:
         """The folder that the path lies in is one of checkpoints."""
-        self._roots.add(os.path.dirname(os.path.abspath(path)) + os.sep)
+        self._roots.add(os.path.dirname(os.path.abspath(path)).rstrip(os.sep) + os.sep)
         if not self._on:
             self._on = True
             sys.addaudithook(self._hear)
@@ -72,16 +80,34 @@ class Files:
 
     def _on_rename(self, arguments: Any) -> None:
         """Of a link, what it points to is noted: it may not be there yet."""
-        source, target = (self._inside(path, *arguments[2:]) for path in arguments[:2])
-        if target is None:
+        names = self._both_names(arguments)
+        if names is None:
             return
-        path = os.path.abspath(os.fsdecode(arguments[0]))
-        if not os.path.lexists(path):
-            return  # Python tells the program so
-        if not os.path.islink(path):
-            self._renamed(path, target)
-        size, to = os.lstat(path).st_size, _points_to(path, target)
-        self._trace.queue("moved", at_ns=monotonic_ns(), path=target, source=source, size=size, to=to)  # fmt: skip
+        source, target = names
+        if not os.path.islink(source):
+            self._renamed(source, target)
+        known = source if self._inside(source) or self._holds_root(source) else None
+        size, to = os.lstat(source).st_size, _points_to(source, target)
+        self._trace.queue(
+            "moved", at_ns=monotonic_ns(), path=target, source=known, size=size, to=to
+        )
+
+    def _both_names(self, arguments: Any) -> tuple[str, str] | None:
+        """If the new one lies in a folder of checkpoints, or a folder of checkpoints is renamed, which then has another name."""
+        if set(arguments[2:]) - {None, -1}:
+            return None  # relative to open folders
+        source, target = (os.path.abspath(os.fsdecode(name)) for name in arguments[:2])
+        if not (os.path.lexists(source) and os.path.isdir(os.path.dirname(target))):
+            return None  # it will fail, and Python tells the program so
+        if self._holds_root(source):
+            self._roots |= {
+                after_rename(root, source, target).rstrip(os.sep) + os.sep for root in self._roots
+            }
+            return source, target
+        return (source, target) if self._inside(target) else None
+
+    def _holds_root(self, folder: str) -> bool:
+        return any(root.startswith(folder.rstrip(os.sep) + os.sep) for root in self._roots)
 
     def _on_link(self, arguments: Any) -> None:
         target = self._inside(arguments[1], *arguments[2:])
@@ -102,14 +128,14 @@ class Files:
             self._trace.write("removed", at_ns=monotonic_ns(), path=path)
 
     def _on_move(self, arguments: Any) -> None:
-        """Between two devices, `shutil.move` copies: the final name is there before the file is whole."""
-        source, target = os.path.abspath(os.fsdecode(arguments[0])), self._inside(arguments[1])
-        if target is None or not os.path.exists(source):
-            return
-        self._renamed(source, target)
-        folders = filter(os.path.isdir, map(os.path.dirname, (source, target)))
-        devices = {os.stat(folder).st_dev for folder in folders}
+        """Between two devices, `shutil.move` copies: the final name is there before the file is whole. Else it renames, which is heard by itself."""
+        source, target = (os.path.abspath(os.fsdecode(name)) for name in arguments[:2])
+        if os.path.isdir(target):
+            target = os.path.join(target, os.path.basename(source))
+        names = self._both_names((source, target))
+        devices = {os.stat(os.path.dirname(path)).st_dev for path in names or ()}
         if len(devices) > 1:
+            self._renamed(source, target)
             self._trace.write("copied", at_ns=monotonic_ns(), path=target, source=source)
 
     def _on_copy(self, arguments: Any) -> None:
@@ -152,7 +178,7 @@ class Files:
             begun = monotonic_ns()
             sync(file)
             if found is not None:
-                self._trace.write("synced", at_ns=monotonic_ns(), begun_ns=begun, **found)
+                harmless(self._trace.write)("synced", at_ns=monotonic_ns(), begun_ns=begun, **found)
 
         return noted
 

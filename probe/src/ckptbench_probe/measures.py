@@ -227,7 +227,7 @@ def _checkpoint(
         updates=updates,
         start_ns=start,
         kinds=tuple(sorted({save.kind for save in saves})),
-        paths=tuple(dict.fromkeys(save.path for save in saves)),
+        paths=tuple(dict.fromkeys(process.last_name(save) for process, save in members)),
         stall_s=stall_s,
         hidden_s=median(excess) - stall_s if excess else None,
         gaps=len(next(iter(touched.values()), [])),

@@ -8,12 +8,13 @@ import functools
 import os
 import sys
 from time import monotonic_ns
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
-from ckptbench_probe.harmless import harmless
+from ckptbench_probe.harmless import TROUBLES, harmless
 from ckptbench_probe.saves import Saves
 from ckptbench_probe.trace import Trace
 from ckptbench_probe.updates import Updates
+from ckptbench_probe.variables import CHECK
 
 LAST_LOOK_S = 1.0
 """By how much `os._exit` is late at most: programs that hang end themselves by it."""
@@ -25,7 +26,10 @@ class Process:
         self.updates = Updates(self.trace)
         self.saves = Saves(self.trace, self.updates)
         self._closed = False
-        atexit.register(self.close)
+        self.before_end: list[Callable[[], Any]] = []
+        """Called when the process ends, before its last events are written."""
+        TROUBLES.append(self._trouble)
+        atexit.register(harmless(self.close))
         os.register_at_fork(after_in_child=self._renew)
         os._exit = self._noted(os._exit)  # type: ignore[assignment]
 
@@ -65,7 +69,7 @@ class Process:
         """A child of `multiprocessing` ends without `atexit`, but calls these."""
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
-            util.Finalize(None, self.close, exitpriority=0)
+            util.Finalize(None, harmless(self.close), exitpriority=0)
 
     @property
     def _has_events(self) -> bool:
@@ -76,10 +80,17 @@ class Process:
         if self._closed or not self._has_events:
             return
         self._closed = True
+        for last in self.before_end:
+            harmless(last)()
         harmless(self.updates.read_flags)()
         self.updates.write()
         self.saves.close()
         self.trace.write("exit", at_ns=monotonic_ns())
+
+    def _trouble(self, reason: str) -> None:
+        """A check must know: without this part it may see less than it seems."""
+        if os.environ.get(CHECK):
+            self.trace.write("trouble", reason=reason)
 
     def _renew(self) -> None:
         self._closed = False

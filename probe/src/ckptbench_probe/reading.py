@@ -7,10 +7,12 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ckptbench_probe import syscalls
+from ckptbench_probe.files import after_rename
 from ckptbench_probe.trace import FORMAT
 
 Event = dict[str, Any]
@@ -74,6 +76,30 @@ class ProcessSeen:
     """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer (opened), pointed (what it said then), synced."""
     unread: int
     """Lines that are not whole."""
+
+    @cached_property
+    def _moves(self) -> dict[str, list[tuple[int, str]]]:
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for event in self.events:
+            if event["event"] in ("moved", "copied") and event["source"]:
+                found[event["source"]].append((event["at_ns"], event["path"]))
+        return found
+
+    def last_name(self, save: SaveSeen) -> str:
+        """Of its file or folder, which may have been renamed since, or the folder that it lies in."""
+        path, since_ns = save.path, save.start_ns
+        while True:
+            names = [path, *map(str, Path(path).parents)]
+            moves = [
+                (at, one, to)
+                for one in names
+                for at, to in self._moves.get(one, ())
+                if at > since_ns
+            ]
+            if not moves:
+                return path
+            since_ns, source, target = min(moves)
+            path = after_rename(path, source, target)
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,20 @@ class Saves:
         self._trace = trace
         self._updates = updates
         self._watcher = Watcher(trace)
-        self._files = Files(trace, self._watcher.renamed)
+        self._renamed: list[Callable[[str, str], None]] = [self._watcher.renamed]
+        self._files = Files(trace, self._on_rename)
         self._local = threading.local()
         self._under_way: list[Save] = []
         self._number = 0
         self._told_state_of: int | None = None
+
+    def on_rename(self, heard: Callable[[str, str], None]) -> None:
+        """To be called with both names when a file or folder of checkpoints is renamed."""
+        self._renamed.append(heard)
+
+    def _on_rename(self, source: str, target: str) -> None:
+        for heard in self._renamed:
+            harmless(heard)(source, target)
 
     @property
     def outermost(self) -> Save | None:

@@ -10,6 +10,7 @@ from time import monotonic_ns
 from typing import Callable
 
 from ckptbench_probe import cachestat, storage
+from ckptbench_probe.files import after_rename
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.memory import resident_bytes
 from ckptbench_probe.trace import Trace
@@ -21,6 +22,9 @@ LATER = 0.1
 SLOWEST_LOOK_S = 0.5
 LONGEST_WATCH_S = 300.0
 MOST_FILES = 1000
+GONE = "gone"
+RENAME_S = 1.0
+"""A rename is heard just before it is made: the new name is there within this time."""
 
 Identity = tuple[int, int, int]
 """Inode, time of the last change in nanoseconds, and size: a file that a save has written has another than before."""
@@ -50,6 +54,7 @@ class Watched:
     next_ns: int = 0
     """When its files are looked at again."""
     file_system: str = ""
+    renamed_ns: int = 0
 
     def finish(self) -> None:
         self.finished_ns = monotonic_ns()
@@ -139,7 +144,8 @@ class Watcher:
     def _look_at_files(self, watched: Watched) -> None:
         state, files, size = _state(watched)
         late = (monotonic_ns() - watched.begun_ns) / 1e9 > LONGEST_WATCH_S
-        if state is None and not late:
+        renamed = state == GONE and (monotonic_ns() - watched.renamed_ns) / 1e9 < RENAME_S
+        if (state is None or renamed) and not late:
             return
         self._drop(watched, state or "not within 5 minutes", files, size)
 
@@ -161,9 +167,10 @@ class Watcher:
     def renamed(self, source: str, target: str) -> None:
         """Files are watched under their new name; what lay under it before is not theirs."""
         for watched in list(self._watched):
-            paths = [_after_rename(path, source, target) for path in watched.paths]
+            paths = [after_rename(path, source, target) for path in watched.paths]
             if paths != watched.paths:
                 watched.before[target] = identity(target)
+                watched.renamed_ns = monotonic_ns()
                 watched.paths = paths
 
     def close(self) -> None:
@@ -179,13 +186,6 @@ class Watcher:
         """In a forked child there is no such thread, and nothing to look at."""
         self._watched, self._thread = [], None
         self._wake = threading.Event()
-
-
-def _after_rename(path: str, source: str, target: str) -> str:
-    if path == source:
-        return target
-    below = source.rstrip(os.sep) + os.sep
-    return os.path.join(target, path[len(below) :]) if path.startswith(below) else path
 
 
 def _state(watched: Watched) -> tuple[str | None, int, int]:
@@ -210,7 +210,7 @@ def _state(watched: Watched) -> tuple[str | None, int, int]:
         if found.size_bytes and not found.cached and clean == storage.WRITTEN_BACK:
             unseen = f"{storage.CANNOT_SEE}: the kernel keeps no page of the files"
     if not files:
-        return "gone", 0, 0
+        return GONE, 0, 0
     if clean in (storage.MEMORY, storage.CANNOT_SEE):
         return clean, files, size
     if unwritten:

@@ -1,109 +1,54 @@
-"""What the ranks of one run have found out about their files, put together a checkpoint."""
+"""What the ranks of one run have found out about their files, put together a checkpoint: all that is saved between the same two updates."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ckptbench_probe.check.saved import WORST_FIRST, Saved
+from ckptbench_probe.files import after_rename
 from ckptbench_probe.reading import Event, whole_lines
 
-WHOLE, TORN, CANNOT_TELL = "whole", "TORN", "cannot tell"
 NEVER_FINISHED = "its engine has not said that it was finished"
-NOTHING = "it holds no tensor that can be compared"
 ELSEWHERE = "a process that does not train has saved it, and training may go on meanwhile: it cannot be compared"
 UNKNOWN = "files of {kind} cannot be compared"
 
 
 @dataclass
 class Checkpoint:
-    """All files that were saved under one name after one update."""
-
-    path: str
-    update: int
-    """After which the save was given its state."""
-    kinds: set[str] = field(default_factory=set)
-    files: set[str] = field(default_factory=set)
-    ranks: set[int] = field(default_factory=set)
-    compared: int = 0
-    not_compared: int = 0
-    torn: int = 0
-    names: list[str] = field(default_factory=list)
-    """Of some that are torn."""
-    torn_of: Counter[str] = field(default_factory=Counter)
-    several: Counter[str] = field(default_factory=Counter)
-    updates: set[int] | None = None
-    """Those whose state all files are; None where no value tells."""
-    troubles: list[str] = field(default_factory=list)
+    saves: list[Saved] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
-        if self.torn or self.several:
-            return TORN
-        return CANNOT_TELL if self.troubles or not self.compared else WHOLE
+        return min((one.verdict for one in self.saves), key=WORST_FIRST.index)
 
     @property
-    def state_of(self) -> int | None:
-        """The update whose state it is."""
-        if not self.updates:
-            return None
-        return self.update if self.update in self.updates else max(self.updates)
+    def path(self) -> str:
+        return self._worst[0].path
+
+    @property
+    def update(self) -> int:
+        return max(one.update for one in self.saves)
 
     @property
     def text(self) -> str:
-        if self.torn:
-            return f"{self._torn()}: {self._instead()}"
-        if self.several:
-            parts = " and ".join(f"{n} of update {of}" for of, n in sorted(self.several.items()))
-            return f"its tensors are of several updates: {parts}"
-        if self.verdict == CANNOT_TELL:
-            return "; ".join(dict.fromkeys(self.troubles)) or NOTHING
-        if self.state_of is None:
-            return f"what the save was given after update {self.update}"
-        return f"the state of update {self.state_of}"
+        """Why; of the first file that has this verdict."""
+        first, *others = self._worst
+        return first.text + (f" (so {len(others)} more of this update)" if others else "")
 
-    def _torn(self) -> str:
-        names = ", ".join(self.names[:3]) + (", ..." if self.torn > len(self.names[:3]) else "")
-        return f"{self.torn} of {self.compared} tensors are not those that the save was given ({names})"
-
-    def _instead(self) -> str:
-        mixed = self.torn_of["mixed"]
-        updates = sorted((of for of in self.torn_of if of != "mixed"), key=int)
-        if not updates:
-            return "of no update (mixed)" if mixed else f"not of update {self.update}"
-        text = f"of update {' and '.join(updates)} instead of {self.update}"
-        return text + (f", {mixed} of no update (mixed)" if mixed else "")
+    @property
+    def _worst(self) -> list[Saved]:
+        return [one for one in self.saves if one.verdict == self.verdict]
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "path": self.path, "update": self.update, "verdict": self.verdict, "text": self.text, "state_of": self.state_of,
-            "kinds": sorted(self.kinds), "files": sorted(self.files), "ranks": sorted(self.ranks), "compared": self.compared,
-            "not_compared": self.not_compared, "torn": self.torn, "names": self.names, "torn_of": dict(self.torn_of),
-            "several": dict(self.several),
+            "path": self.path, "update": self.update, "verdict": self.verdict, "text": self.text,
+            "files": sum(len(one.files) for one in self.saves), "compared": sum(one.compared for one in self.saves), "saves": [one.as_dict() for one in self.saves],
         }  # fmt: skip
-
-    def add(self, found: Event) -> None:
-        """The result of one rank for one file."""
-        if "trouble" in found:
-            self.troubles.append(found["trouble"])
-            return
-        self.compared += found["compared"]
-        self.not_compared += found["not_compared"]
-        self.torn += found["torn_number"]
-        self.names += [name for name in found["torn"] if name not in self.names]
-        self.torn_of.update(found["torn_of"])
-        self.several.update(found["several"])
-        if found["updates"] and not found["torn_number"]:
-            self._of(set(found["updates"]))
-
-    def _of(self, updates: set[int]) -> None:
-        common = updates if self.updates is None else self.updates & updates
-        if not common and self.updates is not None:
-            self.several.update({str(max(self.updates)): 1, str(max(updates)): 1})
-        self.updates = common
 
 
 @dataclass
@@ -114,6 +59,29 @@ class _Row:
     path: str
     checkpoint: str
     found: Event | None = None
+    group: int = 0
+    """Updates before it: of the first rank that has saved under the same name, as ranks may count otherwise."""
+
+    @property
+    def at_begin(self) -> bool:
+        """Whether it is only known when it began, in the background: saves of one path may have begun one after another when training had ended."""
+        return bool((self.found or {}).get("at_begin"))
+
+    @property
+    def update(self) -> int:
+        """Whose state it is: a save in the background may begin later."""
+        seen, given = self.found or {}, self._given
+        whole = seen.get("updates") if self.at_begin and not seen.get("torn_number") else ()
+        return int(max(whole)) if whole and given not in whole else given
+
+    @property
+    def done(self) -> int:
+        """Updates of the process before it."""
+        return int((self.found or self.given)["done"]) - (self._given - self.update)
+
+    @property
+    def _given(self) -> int:
+        return int(self.given["update"] if self.found is None else self.found["update_given"])
 
 
 @dataclass(frozen=True)
@@ -125,6 +93,8 @@ class Rank:
     saves: tuple[Event, ...]
     """As they are measured, of any engine."""
     trains: bool = True
+    troubles: tuple[str, ...] = ()
+    """Errors of the check itself."""
 
 
 def ranks(folder: Path, run: str) -> list[Rank]:
@@ -136,30 +106,65 @@ def ranks(folder: Path, run: str) -> list[Rank]:
             named = [one["rank"] for one in [*updates, events[0]] if one.get("rank") is not None]
             saves = tuple(event for event in events if event["event"] == "save")
             rows = tuple(_rows(events))
-            found.append(Rank(named[0] if named else 0, rows, saves, trains=bool(updates)))
+            troubles = tuple(event["reason"] for event in events if event["event"] == "trouble")
+            found.append(Rank(named[0] if named else 0, rows, saves, bool(updates), troubles))
     return found
 
 
 def checkpoints(ranks: list[Rank]) -> list[Checkpoint]:
     """In the order of their updates."""
-    found: dict[tuple[int, str], Checkpoint] = {}
+    found: dict[tuple[Any, ...], Saved] = {}
+    _group(ranks)
+    own = _own_folders(ranks)
     for rank in filter(lambda rank: rank.trains, ranks):
+        times: Counter[tuple[int, str]] = Counter()
         for row in rank.rows:
-            update = row.given["update"] if row.found is None else row.found["update_given"]
-            one = found.setdefault((update, row.checkpoint), Checkpoint(row.checkpoint, update))
+            key = (
+                row.group,
+                own.get((row.group, row.checkpoint), row.checkpoint),
+                times[row.group, row.path],
+            )
+            times[row.group, row.path] += row.at_begin
+            one = found.setdefault(key, Saved(key[1], row.update))
             one.kinds.add(row.given["kind"])
             one.files.add(row.path)
             one.ranks.add(rank.number)
             one.add(row.found or {"trouble": NEVER_FINISHED})
     for path, save, trains in _not_compared(ranks):
-        one = found.setdefault((save["updates"], path), Checkpoint(path, save["updates"]))
+        done = save["updates"] if trains else path
+        one = found.setdefault((done, path, 0), Saved(path, save["updates"]))
         one.kinds.add(save["kind"])
         one.troubles.append(UNKNOWN.format(kind=save["kind"]) if trains else ELSEWHERE)
-    return sorted(found.values(), key=_order)
+    by_updates: dict[Any, Checkpoint] = defaultdict(Checkpoint)
+    for (done, *_), one in found.items():
+        by_updates[done].saves.append(one)
+    return sorted(by_updates.values(), key=lambda one: (one.update, one.path))
 
 
-def _order(one: Checkpoint) -> tuple[int, str]:
-    return one.update if one.state_of is None else one.state_of, one.path
+def _group(ranks: list[Rank]) -> None:
+    known: dict[tuple[int, str], int] = {}
+    for rank in filter(lambda rank: rank.trains, ranks):
+        groups: dict[int, int] = {}
+        for row in rank.rows:
+            if (row.update, row.checkpoint) in known:
+                groups.setdefault(row.done, known[row.update, row.checkpoint])
+        for row in rank.rows:
+            row.group = groups.get(row.done, row.done)
+            known.setdefault((row.update, row.checkpoint), row.group)
+
+
+def _own_folders(ranks: list[Rank]) -> dict[tuple[int, str], str]:
+    """The folder of each file, where all that was saved to it is of the same two updates: it is saved under the name of the folder."""
+    users: dict[str, set[tuple[int, str]]] = defaultdict(set)
+    for rank in filter(lambda rank: rank.trains, ranks):
+        for row in rank.rows:
+            users[os.path.dirname(row.checkpoint)].add((row.group, row.checkpoint))
+    only = {
+        folder: files for folder, files in users.items() if len({done for done, _ in files}) == 1
+    }
+    if len(users) == 1:
+        return {}  # the only folder: it is not that of one checkpoint
+    return {file: folder for folder, files in only.items() if len(files) > 1 for file in files}
 
 
 def _not_compared(ranks: list[Rank]) -> Iterator[tuple[str, Event, bool]]:
@@ -183,24 +188,15 @@ def _rows(events: list[Event]) -> list[_Row]:
             by_number[event["save"]] = row
         elif kind == "checked" and event["save"] in by_number:
             by_number[event["save"]].found = event
-        elif kind == "moved" and event["source"]:
+        elif kind in ("moved", "copied") and event["source"]:
             _rename(rows, event["source"], event["path"])
     return rows
 
 
 def _rename(rows: list[_Row], source: str, target: str) -> None:
-    """The newest save of that name, and all that it wrote below it."""
+    """The newest save of that name, or all that it is a folder of."""
     hit = next((row for row in reversed(rows) if source in (row.path, row.checkpoint)), None)
-    if hit is None:
-        return
     for row in rows:
-        if row.given["update"] == hit.given["update"]:
-            row.path = _moved(row.path, source, target)
-            row.checkpoint = _moved(row.checkpoint, source, target)
-
-
-def _moved(path: str, source: str, target: str) -> str:
-    if path == source:
-        return target
-    below = source.rstrip(os.sep) + os.sep
-    return os.path.join(target, path[len(below) :]) if path.startswith(below) else path
+        if hit is None or row.given["done"] == hit.given["done"]:
+            row.path = after_rename(row.path, source, target)
+            row.checkpoint = after_rename(row.checkpoint, source, target)

@@ -10,8 +10,10 @@ import functools
 import sys
 from typing import Any
 
-from ckptbench_probe.check.given import CHECKER, Given, Tensors
+from ckptbench_probe.check.given import CHECKER
+from ckptbench_probe.check.one_save import Given, Values
 from ckptbench_probe.engines.torch_dcp import _target as target
+from ckptbench_probe.harmless import harmless
 
 BATCH_BYTES = 1 << 30
 """So much of the file is in memory at once, or one tensor where that is larger."""
@@ -28,16 +30,20 @@ def patch(module: Any) -> None:
 def _seen(make_state: Any) -> Any:
     """Objects make their state when they are asked for it: here it is whole, and nothing is copied yet."""
 
+    @harmless
+    def taken(state: Any) -> None:
+        CHECKER.take(CHECKER.inside, lambda: _parts(state))
+
     @functools.wraps(make_state)
     def make(*args: Any, **kwargs: Any) -> Any:
         state = make_state(*args, **kwargs)
-        CHECKER.take(CHECKER.inside, lambda: _parts(state))
+        taken(state)
         return state
 
     return make
 
 
-def _parts(state: Any) -> Tensors:
+def _parts(state: Any) -> Values:
     from torch.distributed.checkpoint._nested_dict import flatten_state_dict
     from torch.distributed.checkpoint.planner import WriteItemType
     from torch.distributed.checkpoint.planner_helpers import _create_write_items
@@ -58,12 +64,27 @@ def _parts(state: Any) -> Tensors:
                 )
 
 
+@harmless
+def _begin(kind: str, args: Any, kwargs: Any) -> Given | None:
+    """None of a save that is part of another. What `async_save` calls in a thread of this process goes on with the save."""
+    path = target(args, kwargs)
+    if path is None or CHECKER.inside is not None:
+        return None
+    is_async = kind == "dcp.async_save"
+    given = (None if is_async else CHECKER.taken_up(path)) or _new(kind, args, kwargs, path)
+    if is_async and "PROCESS" not in str(kwargs.get("async_checkpointer_type")):
+        CHECKER.goes_on(given)
+    return given
+
+
 def _new(kind: str, args: Any, kwargs: Any, path: str) -> Given | None:
     given = CHECKER.begin(kind, path)
     if given is not None:
         given.rank = _rank(kwargs)
         writer = type(kwargs.get("storage_writer")).__name__
-        if writer not in ("NoneType", "FileSystemWriter"):
+        if "://" in path:
+            given.trouble = "what lies at a URL is not read"
+        elif writer not in ("NoneType", "FileSystemWriter"):
             given.trouble = f"the reader that belongs to {writer} is not known"
     return given
 
@@ -79,12 +100,10 @@ def _rank(kwargs: dict[str, Any]) -> int:
 def _save(original: Any) -> Any:
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        path = target(args, kwargs)
-        if path is None or CHECKER.inside is not None:
+        given = _begin("dcp.save", args, kwargs)
+        if given is None:
             return original(*args, **kwargs)
-        given = CHECKER.taken_up(path) or _new("dcp.save", args, kwargs, path)
-        with CHECKER.entered(given):
-            result = original(*args, **kwargs)
+        result = CHECKER.through(given, original, *args, **kwargs)
         CHECKER.written(given, read)
         return result
 
@@ -96,23 +115,24 @@ def _async_save(original: Any) -> Any:
 
     @functools.wraps(original)
     def async_save(*args: Any, **kwargs: Any) -> Any:
-        path = target(args, kwargs)
-        if path is None or CHECKER.inside is not None:
+        given = _begin("dcp.async_save", args, kwargs)
+        if given is None:
             return original(*args, **kwargs)
-        given = _new("dcp.async_save", args, kwargs, path)
-        in_process = "PROCESS" in str(kwargs.get("async_checkpointer_type"))
-        if not in_process:
-            CHECKER.goes_on(given)
-        with CHECKER.entered(given):
-            result = original(*args, **kwargs)
-        upload = getattr(result, "upload_completion", result)
-        upload.add_done_callback(lambda future: _ended(given, future))
+        result = CHECKER.through(given, original, *args, **kwargs)
+        _follow(given, result)
         return result
 
     return async_save
 
 
-def _ended(given: Given | None, future: Any) -> None:
+@harmless
+def _follow(given: Given, result: Any) -> None:
+    upload = getattr(result, "upload_completion", result)
+    upload.add_done_callback(lambda future: _ended(given, future))
+
+
+@harmless
+def _ended(given: Given, future: Any) -> None:
     error = future.exception()
     if error is not None:
         CHECKER.failed(given, error)
@@ -131,13 +151,13 @@ def _staged_late(stage: Any) -> Any:
     return staged
 
 
-def read(given: Given) -> Tensors:
+def read(given: Given) -> Values:
     from torch.distributed.checkpoint import FileSystemReader
     from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
     from ckptbench_probe.check.dcp_planner import Planner
 
-    names = [name for name in given.digests or {} if not isinstance(name, str)]
+    names = list(given.digests or {})
     while names:
         planner = Planner(names, given.rank, BATCH_BYTES)
         _load_state_dict({}, FileSystemReader(given.path), planner=planner, no_dist=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any
+import pickle
+from typing import Any, Union
 
 import torch
 from torch.distributed.checkpoint import planner as planning
@@ -14,8 +16,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
-Part = tuple[str, tuple[int, ...]]
-"""Name of a tensor, and the offset of a part of it."""
+Part = Union[tuple[str, tuple[int, ...]], str]
+"""Name of a tensor, and the offset of a part of it; name of any other value."""
 
 
 class Planner(planning.LoadPlanner):
@@ -26,7 +28,7 @@ class Planner(planning.LoadPlanner):
         self._prefix = f"__{rank}_"
         self._most_bytes = most_bytes
         self._metadata: Any = None
-        self.tensors: dict[Part, torch.Tensor] = {}
+        self.tensors: dict[Part, Any] = {}
         self.left: list[Part] = []
         self.elsewhere = 0
         """Parts that files of other ranks have."""
@@ -38,10 +40,14 @@ class Planner(planning.LoadPlanner):
 
     def create_local_plan(self) -> Any:
         items, size = [], 0
-        for place, (name, offset) in enumerate(self._wanted):
+        for place, wanted in enumerate(self._wanted):
             if size >= self._most_bytes:
                 self.left = self._wanted[place:]
                 break
+            if isinstance(wanted, str):
+                items += self._value(wanted)
+                continue
+            name, offset = wanted
             chunk = self._chunk(name, offset)
             if chunk is not None:
                 whole = self._metadata.state_dict_metadata[name]
@@ -50,6 +56,17 @@ class Planner(planning.LoadPlanner):
                 items += create_read_items_for_chunk_list(name, whole, [chunk])
                 size += part.numel() * part.element_size()
         return planning.LoadPlan(items)
+
+    def _value(self, name: str) -> list[planning.ReadItem]:
+        """Nothing where the file does not have it, or another rank has written it."""
+        index, none = MetadataIndex(name), torch.Size((0,))
+        stored = self._metadata.storage_data.get(index)
+        if stored is None:
+            return []
+        if not stored.relative_path.startswith(self._prefix):
+            self.elsewhere += 1
+            return []
+        return [planning.ReadItem(planning.LoadItemType.BYTE_IO, index, none, index, none, none)]
 
     def _chunk(self, name: str, offset: tuple[int, ...]) -> ChunkStorageMetadata | None:
         """None where the file has no such part, or another rank has written it."""
@@ -76,7 +93,9 @@ class Planner(planning.LoadPlanner):
         return central_plan
 
     def load_bytes(self, read_item: Any, value: Any) -> None:
-        raise AssertionError("no bytes are planned")
+        """Only plain values are wanted. One of a type of the program's own is not read, and said to be not compared."""
+        with contextlib.suppress(pickle.UnpicklingError):
+            self.tensors[read_item.dest_index.fqn] = torch.load(value, weights_only=True)
 
     def resolve_tensor(self, read_item: Any) -> torch.Tensor:
         index = read_item.dest_index

@@ -74,7 +74,7 @@ class Gate:
                 self._held_s = 0.0
             self._changed.notify_all()
 
-    def _in_step(self) -> bool:
+    def in_step(self) -> bool:
         """A step that has raised an error was not ended by its hook: the stack tells."""
         if self._depth and not self._steps_on_stack(self._thread):
             self._depth = 0
@@ -91,10 +91,11 @@ class Gate:
         """Meanwhile no step begins. False where the step that is under way did not end."""
         with self._changed:
             self._readers += 1
-            reached = self.on_stepping_thread or self._changed.wait_for(
-                lambda: not self._in_step(), LONGEST_STEP_S
-            )
         try:
+            with self._changed:
+                reached = self.on_stepping_thread or self._changed.wait_for(
+                    lambda: not self.in_step(), LONGEST_STEP_S
+                )
             yield reached
         finally:
             with self._changed:

@@ -4,89 +4,76 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Callable
 
 from ckptbench_probe.check.gate import Gate
+from ckptbench_probe.check.handed import Fixed, HandedOver
 from ckptbench_probe.check.history import History
-from ckptbench_probe.check.judging import judge
+from ckptbench_probe.check.judging import Found, judge
+from ckptbench_probe.check.one_save import CannotTellError, Given, Late, Reader, Values
 from ckptbench_probe.check.optimizers import SEEN
-from ckptbench_probe.check.state import digest, leaves
-from ckptbench_probe.harmless import harmless
+from ckptbench_probe.check.state import digest
+from ckptbench_probe.check.trees import is_plain, is_tensor, paths
+from ckptbench_probe.files import after_rename
+from ckptbench_probe.harmless import harmless, is_of_training, text_of
 from ckptbench_probe.process import PROCESS
 
-Tensors = Iterable[tuple[Any, Any]]
-"""Names, each a text or a text and an offset, and their tensors."""
-Reader = Callable[["Given"], Tensors]
-"""Loads what a save has written, by the engine's own reader."""
-PLAIN = (str, bytes, int, float, complex, bool, type(None))
 MOST_NAMES = 3
-"""Names of torn tensors that are told."""
-
-
-@dataclass(eq=False)
-class Given:
-    """What a save was given."""
-
-    number: int
-    kind: str
-    path: str
-    update: int = 0
-    digests: dict[Any, str] | None = None
-    """None until they are taken."""
-    others: int = 0
-    """Objects that are no tensors and no plain values."""
-    trouble: str = ""
-    """Why they could not be taken."""
-    done: bool = False
-    shapes: dict[Any, tuple[int, ...]] = field(default_factory=dict)
-    rank: int = 0
-    """In the group of processes that save."""
-    elsewhere: int = 0
-    """Tensors that another rank has written, and compares."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """The training's own tensors that one thread has handed to another: their digests by `id`, after an update.
-
-    Other tensors, such as buffers, may be filled by the other thread: they are read when its save begins.
-    """
-
-    update: int
-    digests: dict[int, str]
-
-
-def is_tensor(value: Any) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape")
+"""Names of one kind that are told."""
+SAME_PATH = 8
+"""Saves of one path whose values are kept, as one may overwrite another."""
+OVERWRITTEN = "another save has overwritten it before it could be read"
+NEVER_WHOLE = (
+    "the save has failed: its file was not whole when the save returned, and is gone since"
+)
+UNSEEN = "another thread began to save the state of update {older} only after update {now}, and how it was handed over was not seen: it may be torn"
 
 
 class Checker:
+    """All that hooks call goes through the fence of `harmless`."""
+
     def __init__(self) -> None:
         self.gate = Gate()
         self.history = History(SEEN)
+        self.handed = HandedOver(SEEN, self.history)
         self._numbers = 0
         self._pending: dict[str, list[Given]] = defaultdict(list)
+        self._of_path: dict[str, list[Given]] = defaultdict(list)
+        self._late: list[Late] = []
         self._local = threading.local()
         self._lock = threading.RLock()
         os.register_at_fork(after_in_child=self._renew)
+        PROCESS.before_end.append(lambda: self.look_again(last=True))
+        PROCESS.saves.on_rename(self._renamed)
 
     def _renew(self) -> None:
         self.gate = Gate()
         self._pending.clear()
+        self._of_path.clear()
+        self._late.clear()
         self._local, self._lock = threading.local(), threading.RLock()
 
     # Steps
 
     def before_step(self, optimizer: Any) -> None:
+        if self._late:
+            self.look_again()
         if self.gate.before_step() and self.history.begins(optimizer):
             with self._lock:
                 self.history.record()
 
     def after_step(self, optimizer: Any) -> None:
+        self.gate.after_step()
+
+    @harmless
+    def between_steps(self) -> None:
+        """Where steps cannot be seen from within."""
+        if self._late:
+            self.look_again()
+        self.gate.before_step()
         self.gate.after_step()
 
     # Saves
@@ -96,25 +83,30 @@ class Checker:
         """The save that this thread is inside of: what its engine calls to write is part of it."""
         return getattr(self._local, "given", None)
 
-    @contextmanager
-    def entered(self, given: Given | None) -> Iterator[None]:
-        """An error that the engine raises is that of the save."""
+    def through(self, given: Given | None, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call what saves. An error that it raises is that of the save."""
         self._local.given = given
         try:
-            yield
+            return original(*args, **kwargs)
         except BaseException as error:
             self.failed(given, error)
             raise
         finally:
-            self._local.given = None
-            if given is not None and self.gate.on_stepping_thread:
-                self.gate.returned(given.number)
+            self._left(given)
+
+    @harmless
+    def _left(self, given: Given | None) -> None:
+        self._local.given = None
+        if given is not None and self.gate.on_stepping_thread:
+            self.gate.returned(given.number)
 
     @harmless
     def begin(self, kind: str, path: str) -> Given:
+        whole = path if "://" in path else os.path.abspath(path)
         with self._lock:
             self._numbers += 1
-            given = Given(self._numbers, kind, os.path.abspath(path), self.history.update)
+            given = Given(self._numbers, kind, whole, self.history.update, PROCESS.updates.done)
+            self._of_path[whole] = [*self._of_path[whole][-SAME_PATH:], given]
         outer = PROCESS.saves.outermost
         PROCESS.trace.write(
             "given",
@@ -123,78 +115,83 @@ class Checker:
             path=given.path,
             checkpoint=outer.path if outer else given.path,
             update=given.update,
+            done=given.done,
         )
         return given
 
     @harmless
-    def offer(self, values: list[Any]) -> Offer | None:
-        """What the thread that steps hands to another. None where it holds no memory that training changes, or an engine does it."""
-        if not self.gate.on_stepping_thread or self.inside is not None:
-            return None
-        tensors = [one for value in values for _, one in leaves(value) if is_tensor(one)]
-        live = {_memory(one) for one in SEEN.tensors().values()} if tensors else set()
-        own = [one for one in tensors if _memory(one) in live - {None}]
-        if not own:
-            return None
-        with self._lock:
-            self.history.record()
-            return Offer(self.history.update, {id(one): digest(one) for one in own})
-
-    @contextmanager
-    def offered(self, offer: Offer) -> Iterator[None]:
-        self._local.offer = offer
-        try:
-            yield
-        finally:
-            self._local.offer = None
+    def hand(self, values: list[Any]) -> None:
+        """The thread that steps hands this to another, unless an engine does it."""
+        if self.gate.on_stepping_thread and self.inside is None and not self.gate.in_step():
+            with self._lock:
+                self.handed.add(values)
 
     @harmless
-    def take(self, given: Given | None, tensors: Callable[[], Tensors]) -> None:
+    def made(self, state: Any) -> None:
+        if self.gate.on_stepping_thread:
+            self.handed.made(state)
+
+    def parts(self, value: Any) -> Values:
+        """What a state holds; on another thread, as it was handed over."""
+        return paths(value) if self.gate.on_stepping_thread else self.handed.parts(value)
+
+    @harmless
+    def take(self, given: Given | None, values: Callable[[], Values]) -> None:
         """Keep the digests of what the save is given, while no step changes it. In the background, training goes on before the save does."""
         if given is None or given.digests is not None or given.trouble:
             return
         with self.gate.quiet() as reached, self._lock:
-            given.update = self.history.update
+            given.update, given.done = self.history.update, PROCESS.updates.done
             if not reached:
                 given.trouble = "a step went on for a minute while the save waited for its end"
             else:
                 try:
                     self.history.look_beside()
                     self.history.record()
-                    given.digests = self._digests(given, tensors())
-                except Exception as error:  # noqa: BLE001 - the save goes on, and is said to be unchecked
-                    given.trouble = f"its tensors cannot be read ({_text(error)})"
+                    given.digests = self._digests(given, values())
+                except CannotTellError as error:
+                    given.trouble = str(error)
+                except BaseException as error:
+                    if is_of_training(error):
+                        raise
+                    given.trouble = f"what it was given cannot be read ({text_of(error)})"
         if not self.gate.on_stepping_thread:
             self.gate.returned(given.number)
             self.gate.hold(given.number)
 
-    def _digests(self, given: Given, tensors: Tensors) -> dict[Any, str]:
-        found = {}
-        offer = getattr(self._local, "offer", None) or Offer(given.update, {})
-        for name, value in tensors:
-            if id(value) in offer.digests:
-                given.update = offer.update
-                found[name] = offer.digests[id(value)]
-            elif is_tensor(value):
-                try:
-                    found[name] = digest(value)
-                except Exception:  # noqa: BLE001 - of a kind whose bits cannot be read, such as without memory
-                    given.others += 1
-                    continue
-            elif not isinstance(value, PLAIN):
-                given.others += 1
+    def _digests(self, given: Given, values: Values) -> dict[Any, str]:
+        found: dict[Any, str] = {}
+        in_background = not self.gate.on_stepping_thread
+        given.at_begin = in_background
+        fixed = []
+        for name, value, *hand in values:
+            if hand and hand[0] is not None:
+                given.update, given.done, given.at_begin = hand[0].update, hand[0].done, False
+            fixed.append(isinstance(value, Fixed))
+            older = self.handed.older(value) if in_background and is_tensor(value) else None
+            if older is not None:
+                now, (given.update, given.done) = given.update, older
+                raise CannotTellError(UNSEEN.format(older=given.update, now=now))
+            text = _digest(value)
+            if text is None:
+                given.others[name] = type(value).__name__
                 continue
-            given.shapes[name] = tuple(getattr(value, "shape", ()))
+            found[name] = text
+            if not is_plain(value) and not (isinstance(value, Fixed) and value.is_plain):
+                given.shapes[name] = tuple(value.shape)
+        given.as_given = not in_background or (bool(fixed) and all(fixed))
         return found
 
+    @harmless
     def goes_on(self, given: Given | None) -> None:
         """Another thread or process is to write it."""
         if given is not None:
             self._pending[given.path].append(given)
 
+    @harmless
     def taken_up(self, path: str) -> Given | None:
         """The oldest save of this path that another thread has handed on. Held back until training has gone on."""
-        waiting = self._pending.get(os.path.abspath(path))
+        waiting = self._pending.get(path if "://" in path else os.path.abspath(path))
         if not waiting or self.gate.on_stepping_thread:
             return None
         given = waiting.pop(0)
@@ -209,49 +206,111 @@ class Checker:
 
     @harmless
     def failed(self, given: Given | None, error: BaseException) -> None:
-        self._tell(given, trouble=f"the save has failed ({_text(error)})")
+        self._tell(given, trouble=f"the save has failed ({text_of(error)})")
 
     @harmless
-    def written(self, given: Given | None, read: Reader) -> None:
-        """The engine says that the save is finished."""
-        if given is None or given.done:
+    def written(self, given: Given | None, read: Reader, file: Any = None) -> None:
+        """The engine says that the save is finished. `file`: an object that it has written to, which may keep some of it until it is closed."""
+        if given is None or given.told:
             return
+        found = self._compare(given, read)
+        if file is not None and (isinstance(found, str) or found.torn):
+            with self._lock:
+                self._late.append(Late(given, read, _weakly(file)))
+            return
+        self._judged(given, found)
+
+    @harmless
+    def look_again(self, *, last: bool = False) -> None:
+        """At files that were not whole when their saves returned. `last`: the process ends."""
+        with self._lock:
+            due = [one for one in self._late if last or not one.is_open]
+            self._late = [one for one in self._late if one not in due]
+        for one in due:
+            if os.path.lexists(one.given.path):
+                self._judged(one.given, self._compare(one.given, one.read))
+            else:
+                self._judged(one.given, NEVER_WHOLE)
+
+    def _renamed(self, source: str, target: str) -> None:
+        for one in self._late:
+            one.given.path = after_rename(one.given.path, source, target)
+
+    def _compare(self, given: Given, read: Reader) -> Found | str:
+        """Or why it cannot be compared."""
         if given.digests is None:
-            self._tell(given, trouble=given.trouble or "what the save was given was not seen")
-            return
+            return given.trouble or "what the save was given was not seen"
         with self.gate.quiet(), self._lock:
+            others = [
+                one
+                for one in self._of_path[given.path]
+                if one is not given and (one.number > given.number or not one.told)
+            ]
             try:
-                loaded = {name: digest(tensor) for name, tensor in read(given)}
-            except Exception as error:  # noqa: BLE001 - whatever the reader says is told
-                self._tell(given, trouble=f"its engine cannot read it ({_text(error)})")
-                return
-            self.history.record()
-            found = judge(given.digests, loaded, self.history.snapshots)
-        fields = {**asdict(found), "torn": [_shown(name) for name in found.torn[:MOST_NAMES]]}
-        left = given.others + len(given.digests) - found.compared - given.elsewhere
-        self._tell(given, **fields, torn_number=len(found.torn), not_compared=left)
+                loaded = {name: _digest(value) for name, value in read(given)}
+            except BaseException as error:
+                if is_of_training(error):
+                    raise
+                if others:
+                    return OVERWRITTEN
+                return f"its engine cannot read it ({text_of(error)})"
+            found = judge(given.digests, loaded, self.history.snapshots, given.shapes)
+            if found.torn:  # perhaps of an update that has just been
+                self.history.record()
+                found = judge(given.digests, loaded, self.history.snapshots, given.shapes)
+        by_others = [
+            {loaded[name]} & {(one.digests or {}).get(name) for one in others}
+            for name in found.torn
+        ]
+        return OVERWRITTEN if by_others and all(by_others) else found
+
+    def _judged(self, given: Given, found: Found | str) -> None:
+        if isinstance(found, str):
+            self._tell(given, trouble=found)
+            return
+        digests = given.digests or {}
+        not_shared = [name for name in digests if name not in found.shared]
+        left = {**dict.fromkeys(not_shared, "not read"), **given.others}
+        if given.elsewhere:
+            left = dict(given.others)  # another rank compares the rest
+        fields = {**asdict(found), "torn": given.names(found.torn[:MOST_NAMES])}
+        del fields["shared"]
+        first = list(left)[:MOST_NAMES]
+        said = [
+            f"{name} ({left[key]})" if name else left[key]
+            for key, name in zip(first, given.names(first))
+        ]
+        self._tell(
+            given, **fields, torn_number=len(found.torn), not_compared=len(left), left=said, as_given=given.as_given,
+        )  # fmt: skip
 
     def _tell(self, given: Given | None, **fields: Any) -> None:
-        if given is None or given.done:
+        if given is None or given.told:
             return
-        given.done = True
-        PROCESS.trace.write("checked", save=given.number, update_given=given.update, **fields)
+        given.told = True
+        PROCESS.trace.write(
+            "checked", save=given.number, update_given=given.update, done=given.done, at_begin=given.at_begin, **fields
+        )  # fmt: skip
 
 
 CHECKER = Checker()
 
 
-def _memory(tensor: Any) -> int | None:
-    """Where its values lie: the same for all views of one tensor."""
-    storage = getattr(getattr(tensor, "_local_tensor", tensor), "untyped_storage", None)
-    return None if storage is None else int(storage().data_ptr()) or None
+def _digest(value: Any) -> str | None:
+    """None of an object, and of a tensor whose bits cannot be read, such as one without memory."""
+    if isinstance(value, Fixed):
+        return value.digest
+    if not is_tensor(value) and not is_plain(value):
+        return None
+    try:
+        return digest(value)
+    except Exception:  # noqa: BLE001 - it is said to be not compared
+        return None
 
 
-def _shown(name: Any) -> str:
-    return name if isinstance(name, str) else str(name[0])
-
-
-def _text(error: BaseException) -> str:
-    """One line."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said[:200]}" if said else type(error).__name__
+def _weakly(file: Any) -> Callable[[], Any]:
+    """A file that nobody holds any more is closed: it must not live on here."""
+    try:
+        return weakref.ref(file)
+    except TypeError:
+        return lambda: None

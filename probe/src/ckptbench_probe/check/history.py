@@ -32,6 +32,9 @@ class History:
         self._optimizers = optimizers
         self.snapshots: deque[Snapshot] = deque(maxlen=KEPT)
         self._beside: list[weakref.ref[Any]] = []
+        self._looked: Any = None
+        self._recorded: Any = None
+        self._versions: list[tuple[Any, int | None]] = []
 
     @property
     def update(self) -> int:
@@ -44,13 +47,24 @@ class History:
         return any(one is optimizer for one in self._optimizers.alive()[:MOST_OPTIMIZERS])
 
     def look_beside(self) -> None:
-        """A module that is no part of what is trained may hold older values, as an average does that has just begun: they are of this update too. It takes up to a tenth of a second."""
-        self._beside = [weakref.ref(module) for module in self._optimizers.beside()]
+        """A module that is no part of what is trained may hold older values, as an average does that has just begun: they are of this update too. It takes up to a tenth of a second, so it is done once an update."""
+        now = PROCESS.updates.done, len(self._optimizers.alive())
+        if self._looked != now:
+            self._looked = now
+            self._beside = [weakref.ref(module) for module in self._optimizers.beside()]
 
     def record(self) -> None:
+        """Nothing where no tensor has changed since the last one: a checkpoint of many files asks for each."""
+        now = self.update, PROCESS.updates.done
+        if now == self._recorded and all(_same(*one) for one in self._versions):
+            return
+        tensors = [(name, getattr(one, "_local_tensor", one)) for name, one in self._tensors()]
+        self._recorded = now
+        self._versions = [
+            (weakref.ref(one), _version(one)) for _, one in tensors if hasattr(one, "data_ptr")
+        ]
         found: dict[str, set[str]] = {}
-        for name, tensor in self._tensors():
-            part = getattr(tensor, "_local_tensor", tensor)
+        for name, part in tensors:
             if _telling(part):
                 found.setdefault(digest(part), set()).add(name)
         names = {value: frozenset(names) for value, names in found.items()}
@@ -65,6 +79,19 @@ class History:
             if module is not None:
                 for name, tensor in module.named_parameters():
                     yield f"beside {number}:{name}", tensor
+
+
+def _version(tensor: Any) -> int | None:
+    """That changes with the values; None of a tensor that counts none."""
+    try:
+        return int(tensor._version)
+    except RuntimeError:
+        return None
+
+
+def _same(refer: Any, version: int | None) -> bool:
+    tensor = refer()
+    return tensor is not None and version is not None and _version(tensor) == version
 
 
 def _telling(tensor: Any) -> bool:

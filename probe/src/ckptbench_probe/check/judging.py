@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,12 @@ class Found:
 
     compared: int
     """Tensors that are both in the file and in what the save was given."""
+    values: int
+    """Numbers, texts and lists of them that are in both."""
+    shared: frozenset[Any]
+    """The names of both."""
     torn: tuple[Any, ...]
-    """Of these, the names of those that differ."""
+    """Of these, those that differ."""
     torn_of: dict[str, int]
     """How many of them have the value of which update; `mixed`: of none. Without those whose right value is of no update either, as it is small or a cast."""
     updates: tuple[int, ...]
@@ -30,18 +34,25 @@ MIXED = "mixed"
 
 
 def judge(
-    given: Mapping[Any, str], loaded: Mapping[Any, str], snapshots: Sequence[Snapshot]
+    given: Mapping[Any, str],
+    loaded: Mapping[Any, str | None],
+    snapshots: Sequence[Snapshot],
+    tensors: Collection[Any] | None = None,
 ) -> Found:
-    """`given` and `loaded`: digests by name."""
-    shared = [name for name in given if name in loaded]
-    torn = [name for name in shared if loaded[name] != given[name]]
-    fits = {loaded[name] for name in shared} - {loaded[name] for name in torn}
+    """`given` and `loaded`: digests by name. `tensors`: the names of those that are no plain values; all if None."""
+    both = {name: text for name, text in loaded.items() if name in given and text is not None}
+    shared = [name for name in given if name in both]
+    compared = len(shared) if tensors is None else sum(name in tensors for name in shared)
+    torn = [name for name in shared if both[name] != given[name]]
+    fits = {both[name] for name in shared} - {both[name] for name in torn}
     telling = [name for name in torn if any(given[name] in one.names for one in snapshots)]
     updates, several = _whole(fits, snapshots)
     return Found(
-        compared=len(shared),
+        compared=compared,
+        values=len(shared) - compared,
+        shared=frozenset(shared),
         torn=tuple(torn),
-        torn_of=_of_updates([loaded[name] for name in telling], snapshots),
+        torn_of=_of_updates([both[name] for name in telling], snapshots),
         updates=updates,
         several=several,
     )

@@ -24,11 +24,13 @@ def patch(module: Any) -> None:
     """Register the hooks when the first optimizer is made, after those of `engines.torch_optimizer`, which see to it in the same way."""
     optimizer = module.Optimizer
     original = optimizer._patch_step_function
+    register = harmless(_register)
 
-    def _patch_step_function(self: Any) -> None:
+    def _patch_step_function(self: Any) -> Any:
         optimizer._patch_step_function = original
-        original(self)
-        harmless(_register)(module)
+        result = original(self)
+        register(module)
+        return result
 
     optimizer._patch_step_function = _patch_step_function
 

@@ -11,11 +11,13 @@ import sys
 from collections import deque
 from typing import Any
 
-from ckptbench_probe.check.given import CHECKER, Given, Tensors, is_tensor
+from ckptbench_probe.check.given import CHECKER
+from ckptbench_probe.check.one_save import Given, Values
 from ckptbench_probe.check.readers import by_value
 from ckptbench_probe.check.recording_orbax import given_arrays
-from ckptbench_probe.check.trees import arrays
+from ckptbench_probe.check.trees import arrays, is_tensor
 from ckptbench_probe.engines.orbax import SUCCESS
+from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 
 _UNDER_WAY: deque[Given | None] = deque()
@@ -26,18 +28,24 @@ def patch(module: Any) -> None:
     original = module.CheckpointManager.save
     listen = functools.cache(_listen)
 
-    @functools.wraps(original)
-    def save(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+    @harmless
+    def begin(values: list[Any]) -> Given | None:
         outer = PROCESS.saves.outermost
-        if outer is None:  # `engines.orbax` has asked Orbax, which skips this step
-            return original(self, step, *args, **kwargs)
+        if outer is None:
+            return None  # `engines.orbax` has asked Orbax, which skips this step
         listen()
         given = CHECKER.begin("orbax", outer.path)
-        CHECKER.take(given, lambda: _parts([*args, *kwargs.values()]))
+        CHECKER.take(given, lambda: _parts(values))
         _UNDER_WAY.append(given)
+        return given
+
+    @functools.wraps(original)
+    def save(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
+        given = begin([*args, *kwargs.values()])
+        if given is None:
+            return original(self, step, *args, **kwargs)
         try:
-            with CHECKER.entered(given):
-                return original(self, step, *args, **kwargs)
+            return CHECKER.through(given, original, self, step, *args, **kwargs)
         except BaseException:
             if given in _UNDER_WAY:
                 _UNDER_WAY.remove(given)
@@ -56,16 +64,21 @@ def _heard(finalize: Any) -> Any:
         try:
             return finalize(manager, step, *args, **kwargs)
         except BaseException as error:
-            path = str(manager.directory / str(step))
-            for given in [one for one in _UNDER_WAY if one is not None and one.path == path]:
-                _UNDER_WAY.remove(given)
-                CHECKER.failed(given, error)
+            _failed(manager, step, error)
             raise
 
     return heard
 
 
-def _parts(given: list[Any]) -> Tensors:
+@harmless
+def _failed(manager: Any, step: int, error: BaseException) -> None:
+    path = str(manager.directory / str(step))
+    for given in [one for one in _UNDER_WAY if one is not None and one.path == path]:
+        _UNDER_WAY.remove(given)
+        CHECKER.failed(given, error)
+
+
+def _parts(given: list[Any]) -> Values:
     for argument in given:
         for name, value in given_arrays(argument):
             yield name, _whole(value)
@@ -87,13 +100,14 @@ def _listen() -> None:
     sys.modules["jax"].monitoring.register_event_listener(_hear)
 
 
+@harmless
 def _hear(event: str, **_: Any) -> None:
     """On the thread that has written it."""
     if event == SUCCESS and _UNDER_WAY:
         CHECKER.written(_UNDER_WAY.popleft(), read)
 
 
-def read(given: Given) -> Tensors:
+def read(given: Given) -> Values:
     """The items of the step are folders, `default` where there is only one."""
     import orbax.checkpoint as ocp
 

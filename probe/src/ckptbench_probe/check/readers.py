@@ -8,8 +8,9 @@ import zipfile
 from collections import defaultdict
 from typing import Any
 
-from ckptbench_probe.check.given import Given, Tensors, is_tensor
-from ckptbench_probe.check.state import digest, leaves
+from ckptbench_probe.check.one_save import Given, Values
+from ckptbench_probe.check.state import digest
+from ckptbench_probe.check.trees import paths
 
 WAYS = (
     {"mmap": True, "weights_only": True},
@@ -24,36 +25,32 @@ def content(value: Any) -> Any:
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 
-def torch_file(given: Given) -> Tensors:
+def torch_file(given: Given) -> Values:
     load = sys.modules["torch"].load
     for options in WAYS[:-1]:
         try:
-            return _tensors(load(given.path, map_location="cpu", **options))
+            return paths(content(load(given.path, map_location="cpu", **options)))
         except FileNotFoundError:
             raise
         except Exception:  # noqa: BLE001 - the error of the last way is told
             continue
-    return _tensors(load(given.path, map_location="cpu", **WAYS[-1]))
+    return paths(content(load(given.path, map_location="cpu", **WAYS[-1])))
 
 
-def _tensors(loaded: Any) -> Tensors:
-    return [(name, value) for name, value in leaves(content(loaded)) if is_tensor(value)]
-
-
-def safetensors_file(given: Given) -> Tensors:
+def safetensors_file(given: Given) -> Values:
     from safetensors import safe_open
 
     with safe_open(given.path, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - it is no dict
-            yield name, file.get_tensor(name)
+            yield (name,), file.get_tensor(name)
 
 
-def keras_file(given: Given) -> Tensors:
+def keras_file(given: Given) -> Values:
     """HDF5, in a zip or alone. Its names are not those of the variables."""
     return by_value(given, _arrays(given.path))
 
 
-def by_value(given: Given, arrays: list[Any]) -> Tensors:
+def by_value(given: Given, arrays: list[Any]) -> Values:
     """What was loaded under other names is found by its digest; what is left, by its shape."""
     left = defaultdict(list)
     for array in arrays:

@@ -10,7 +10,8 @@ from typing import Any, Callable
 
 from ckptbench_probe.check.optimizers import SEEN, around_steps
 from ckptbench_probe.check.recorder import RECORDER, SAVED, Now, own_rank
-from ckptbench_probe.check.state import digest, leaves
+from ckptbench_probe.check.state import digest
+from ckptbench_probe.check.trees import leaves
 from ckptbench_probe.engines.wrapping import argument, path_of
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
@@ -37,10 +38,14 @@ def _noted(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        path = harmless(path_of)(argument(args, kwargs, 1, "f"))
-        if path is not None and threading.get_ident() == PROCESS.updates.thread:
-            harmless(_write_saved)(os.path.basename(path), argument(args, kwargs, 0, "obj"))
+        note(args, kwargs)
         return original(*args, **kwargs)
+
+    @harmless
+    def note(args: Any, kwargs: Any) -> None:
+        path = path_of(argument(args, kwargs, 1, "f"))
+        if path is not None and threading.get_ident() == PROCESS.updates.thread:
+            _write_saved(os.path.basename(path), argument(args, kwargs, 0, "obj"))
 
     return save
 

@@ -21,12 +21,12 @@ def patch(module: Any) -> None:
 
     @functools.wraps(begin)
     def on_train_batch_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        harmless(_begin)(self.model)
+        harmless(lambda: _begin(self.model))()
         return begin(self, *args, **kwargs)
 
     @functools.wraps(end)
     def on_train_batch_end(self: Any, *args: Any, **kwargs: Any) -> Any:
-        harmless(_updated)(self.model)
+        harmless(lambda: _updated(self.model))()
         return end(self, *args, **kwargs)
 
     callbacks.on_train_batch_begin = on_train_batch_begin

@@ -19,6 +19,7 @@ from ckptbench_probe.check.states import ranks, saves
 from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Seen, Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError, run_name
+from ckptbench_probe.reading import whole_lines
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -134,6 +135,9 @@ def run(options: argparse.Namespace) -> int:
         plan = _plan(options)
         with folders.kept(plan.output, plan.folder.name):
             verdict = _check(plan)
+            troubles = _troubles(plan.folder)
+            if troubles and verdict.code == 0:
+                verdict = cannot_tell(f"a part of the check is missing ({troubles[0]})")
     except (folders.FolderError, CannotStartError) as error:
         say(str(error))
         return EXIT_CODES[CANNOT_TELL]
@@ -150,6 +154,12 @@ def run(options: argparse.Namespace) -> int:
     report.write_text(json.dumps(_content(plan, verdict), indent=1) + "\n", encoding="utf-8")
     print(f"more: {report}; the runs lie in {plan.folder}")
     return verdict.code
+
+
+def _troubles(folder: Path) -> list[str]:
+    """Errors of the check itself, in any of its runs."""
+    events = [one for path in folder.glob("*/trace-*.jsonl") for one in whole_lines(path)[0]]
+    return [one["reason"] for one in events if one["event"] == "trouble"]
 
 
 def _plan(options: argparse.Namespace) -> Plan:

@@ -8,15 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckptbench_probe.check.checkpoints import (
-    CANNOT_TELL,
-    TORN,
-    WHOLE,
-    Checkpoint,
-    checkpoints,
-    ranks,
-)
+from ckptbench_probe.check.checkpoints import Checkpoint, checkpoints, ranks
 from ckptbench_probe.check.folders import FOLDER
+from ckptbench_probe.check.saved import CANNOT_TELL, MIXED, TORN, WHOLE, Saved
 from ckptbench_probe.harmless import say, say_lines
 from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name
 from ckptbench_probe.screen import NOTHING, WIDTH
@@ -25,10 +19,10 @@ from ckptbench_probe.variables import CHECK
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
-FORMAT = 1
+FORMAT = 2
 REPORT = "saves.json"
 SOUND, IS_TORN = "sound", "torn"
-CODES = {SOUND: 0, IS_TORN: 1, CANNOT_TELL: 2}
+CODES = {SOUND: 0, IS_TORN: 1, CANNOT_TELL: 2, MIXED: 3}
 MOST_ROWS = 4
 """Checkpoints of one verdict that are told a line each."""
 MOST_UPDATES = 8
@@ -39,7 +33,7 @@ def add(verbs: Verbs) -> None:
         "saves",
         help="whether each file is the state of one update, whole",
         usage="ckptbench-probe check saves [--folder FOLDER] -- COMMAND ...",
-        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit code 0: all are sound; 1: one is torn; 2: cannot tell.",
+        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit code 0: all are sound; 1: one is torn; 2: cannot tell; 3: nothing tore, but a save was given tensors of several updates, as of a best model beside the newest optimizer.",
     )
     verb.add_argument(
         "--folder", type=Path, default=Path(FOLDER), help="for what is found; default: %(default)s"
@@ -75,12 +69,13 @@ def tell(folder: Path, name: str, code: int) -> int:
     """What was found, on standard error and in saves.json; the exit code of the check. `code`: of the command."""
     seen = ranks(folder / name, name)
     found = checkpoints(seen)
-    verdict = _verdict(found, code)
+    troubles = [trouble for rank in seen for trouble in rank.troubles]
+    verdict = _verdict(found, code, troubles)
     trained = sum(rank.trains for rank in seen)
-    lines = _lines(found, verdict, code) if trained else [NOTHING]
+    lines = _lines(found, verdict, code, troubles) if trained else [NOTHING]
     content = {
         "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": trained, "command_exit_code": code,
-        "checkpoints": [one.as_dict() for one in found], "runs": str(folder / name),
+        "checkpoints": [one.as_dict() for one in found], "troubles": troubles, "runs": str(folder / name),
     }  # fmt: skip
     try:
         (folder / REPORT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -90,55 +85,83 @@ def tell(folder: Path, name: str, code: int) -> int:
     return CODES[verdict]
 
 
-def _verdict(found: list[Checkpoint], code: int) -> str:
+def _verdict(found: list[Checkpoint], code: int, troubles: list[str]) -> str:
     verdicts = {one.verdict for one in found}
     if TORN in verdicts:
         return IS_TORN
-    return SOUND if verdicts == {WHOLE} and code == 0 else CANNOT_TELL
+    if not found or CANNOT_TELL in verdicts or troubles or code != 0:
+        return CANNOT_TELL
+    return MIXED if MIXED in verdicts else SOUND
 
 
-def _lines(found: list[Checkpoint], verdict: str, code: int) -> list[str]:
+def _lines(found: list[Checkpoint], verdict: str, code: int, troubles: list[str]) -> list[str]:
     """The verdict, and then why."""
-    lines = [_line("verdict", _sentence(found, verdict, code))]
-    for kind, name in ((TORN, "torn"), (CANNOT_TELL, "cannot tell")):
+    lines = [_line("verdict", _sentence(found, verdict, code, troubles))]
+    for kind, name in ((TORN, "torn"), (CANNOT_TELL, "cannot tell"), (MIXED, "mixed")):
         rows = [one for one in found if one.verdict == kind]
         lines += [
             _line(name, f"{os.path.basename(one.path)}: {one.text}") for one in rows[:MOST_ROWS]
         ]
         if len(rows) > MOST_ROWS:
             lines.append(_line(name, f"{len(rows) - MOST_ROWS} more, in {REPORT}"))
-    whole = [one for one in found if one.verdict == WHOLE]
+    lines += [
+        _line("cannot tell", f"a part of the check is missing ({trouble})")
+        for trouble in list(dict.fromkeys(troubles))[:MOST_ROWS]
+    ]
+    saves = [save for one in found for save in one.saves]
+    whole = [save for save in saves if save.verdict == WHOLE]
     known = {one.state_of for one in whole if one.state_of is not None}
     given = {one.update for one in whole if one.state_of is None}
     if known:
         lines.append(_line("whole", f"of update {_listed(known)}"))
     if given:
         lines.append(_line("whole", f"as given to the save after update {_listed(given)}"))
-    compared, left = sum(one.compared for one in found), sum(one.not_compared for one in found)
+    compared, values = sum(one.compared for one in saves), sum(one.values for one in saves)
     if compared:
-        others = f"; {left:,} other objects were not" if left else ""
-        lines.append(_line("compared", f"{compared:,} tensors{others}"))
+        others = f" and {values:,} other values" if values else ""
+        lines.append(_line("compared", f"{compared:,} tensors{others}{_left(saves)}"))
     return lines
+
+
+def _left(saves: list[Saved]) -> str:
+    number = sum(one.not_compared for one in saves)
+    names = list(dict.fromkeys(name for one in saves for name in one.left))[:MOST_ROWS]
+    more = f", ... ({number:,} in all)" if number > len(names) else ""
+    return f"; not compared: {', '.join(names)}{more}" if names else ""
 
 
 def _line(name: str, text: str) -> str:
     return f"{name:<{WIDTH}}{text}"
 
 
-def _sentence(found: list[Checkpoint], verdict: str, code: int) -> str:
+def _sentence(found: list[Checkpoint], verdict: str, code: int, troubles: list[str]) -> str:
     if not found:
         return "cannot tell: nothing was saved by an engine that the probe knows"
     if verdict == IS_TORN:
         torn = sum(one.verdict == TORN for one in found)
         return f"TORN: {torn} of {_number(found)} {'is' if torn == 1 else 'are'} not the state of one update"
+    if verdict == MIXED:
+        mixed = sum(one.verdict == MIXED for one in found)
+        return f"mixed as given: {mixed} of {_number(found)} {'has' if mixed == 1 else 'have'} tensors of several updates, and nothing tore: the save was given them"
     if verdict == SOUND:
         whole = "the only checkpoint is" if len(found) == 1 else f"all {len(found)} checkpoints are"
-        return f"sound: {whole} whole"
+        return f"sound: {whole} whole{_of_files(found)}"
     unknown = sum(one.verdict == CANNOT_TELL for one in found)
-    if not unknown:
-        how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
-        return f"cannot tell: what was saved is whole, but the command has ended {how}"
-    return f"cannot tell: {unknown} of {_number(found)} could not be compared"
+    if unknown:
+        return f"cannot tell: {unknown} of {_number(found)} could not be compared"
+    if troubles:
+        return "cannot tell: the check itself has failed in part"
+    how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
+    return f"cannot tell: what was saved is whole, but the command has ended {how}"
+
+
+def _of_files(found: list[Checkpoint]) -> str:
+    """Where they have several."""
+    numbers = {sum(len(save.files) for save in one.saves) for one in found}
+    if numbers == {1}:
+        return ""
+    least, most = min(numbers), max(numbers)
+    return f", of {most} files each" if least == most else f", of {least} to {most} files"
 
 
 def _number(found: list[Checkpoint]) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import io
+import sys
 from typing import Any, Callable
 
 from ckptbench_probe.check import dcp, orbax, readers, threads
-from ckptbench_probe.check.given import CHECKER, Reader, Tensors
+from ckptbench_probe.check.given import CHECKER
+from ckptbench_probe.check.one_save import CannotTellError, Given, Reader, Values
 from ckptbench_probe.check.optimizers import around_steps
-from ckptbench_probe.check.state import leaves
 from ckptbench_probe.engines.wrapping import argument, path_of
+from ckptbench_probe.harmless import harmless
 
 Call = Callable[..., Any]
 
@@ -25,28 +28,39 @@ def checked(
     kind: str,
     *,
     target: Callable[[Any, Any], str | None],
-    tensors: Callable[[Any, Any], Tensors],
+    tensors: Callable[[Any, Any], Values],
     read: Reader,
+    written: Callable[[Given, Any, Any], None] | None = None,
 ) -> Call:
     """Around a call that returns when the file is written."""
 
-    @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:
+    @harmless
+    def begin(args: Any, kwargs: Any) -> Given | None:
         path = target(args, kwargs)
         if path is None or CHECKER.inside is not None:
-            return original(*args, **kwargs)
+            return None
         given = CHECKER.begin(kind, path)
         CHECKER.take(given, lambda: tensors(args, kwargs))
-        with CHECKER.entered(given):
-            result = original(*args, **kwargs)
-        CHECKER.written(given, read)
+        return given
+
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        given = begin(args, kwargs)
+        if given is None:
+            return original(*args, **kwargs)
+        result = CHECKER.through(given, original, *args, **kwargs)
+        ended(given, args, kwargs)
         return result
+
+    @harmless
+    def ended(given: Given, args: Any, kwargs: Any) -> None:
+        written(given, args, kwargs) if written else CHECKER.written(given, read)
 
     return save
 
 
-def _named(place: int, name: str) -> Callable[[Any, Any], Tensors]:
-    return lambda args, kwargs: leaves(readers.content(argument(args, kwargs, place, name)))
+def _named(place: int, name: str) -> Callable[[Any, Any], Values]:
+    return lambda args, kwargs: CHECKER.parts(readers.content(argument(args, kwargs, place, name)))
 
 
 def _path(place: int, name: str) -> Callable[[Any, Any], str | None]:
@@ -56,25 +70,24 @@ def _path(place: int, name: str) -> Callable[[Any, Any], str | None]:
 def _torch_save(module: Any) -> None:
     threads.patch()
     module.save = checked(
-        _flushed(module.save), "torch.save", target=_path(1, "f"), tensors=_named(0, "obj"), read=readers.torch_file,
+        module.save, "torch.save", target=_path(1, "f"), tensors=_behind_nothing, read=readers.torch_file,
+        written=_to_file,
     )  # fmt: skip
 
 
-def _flushed(save: Call) -> Call:
-    """A file that the program has opened may hold back the end, which the reader needs."""
+def _behind_nothing(args: Any, kwargs: Any) -> Values:
+    if _place(argument(args, kwargs, 1, "f")):
+        raise CannotTellError("its file has something else before it")
+    return _named(0, "obj")(args, kwargs)
 
-    @functools.wraps(save)
-    def flushed(*args: Any, **kwargs: Any) -> Any:
-        file, given = argument(args, kwargs, 1, "f"), CHECKER.inside
-        if given is not None and _place(file):
-            given.digests, given.trouble = None, "its file has something else before it"
-        result = save(*args, **kwargs)
-        flush = getattr(file, "flush", None)
-        if flush is not None and given is not None:
-            flush()
-        return result
 
-    return flushed
+def _to_file(given: Given, args: Any, kwargs: Any) -> None:
+    """A file that the program has opened may hold back some of it until it is closed. One of Python is flushed, which changes nothing else."""
+    file = argument(args, kwargs, 1, "f")
+    is_object = hasattr(file, "write")
+    if isinstance(file, (io.BufferedWriter, io.BufferedRandom)):
+        file.flush()
+    CHECKER.written(given, readers.torch_file, file if is_object else None)
 
 
 def _place(file: Any) -> int:
@@ -104,8 +117,7 @@ def _keras_steps(module: Any) -> None:
 
     @functools.wraps(original)
     def on_train_batch_end(*args: Any, **kwargs: Any) -> Any:
-        CHECKER.gate.before_step()
-        CHECKER.gate.after_step()
+        CHECKER.between_steps()
         return original(*args, **kwargs)
 
     module.CallbackList.on_train_batch_end = on_train_batch_end
@@ -120,7 +132,7 @@ def _keras(module: Any) -> None:
         setattr(module.Model, name, method)
 
 
-def _variables(whole: bool, args: Any, kwargs: Any) -> Tensors:
+def _variables(whole: bool, args: Any, kwargs: Any) -> Values:
     """`save_weights` leaves the optimizer out."""
     model = args[0]
     optimizer = getattr(model, "optimizer", None) if whole else None
@@ -128,8 +140,23 @@ def _variables(whole: bool, args: Any, kwargs: Any) -> Tensors:
         yield variable.path, variable
 
 
+def _torch_optimizer(_: Any) -> None:
+    around_steps(CHECKER.before_step, CHECKER.after_step)
+    module = sys.modules["torch"].nn.Module
+    original = module.state_dict
+
+    @functools.wraps(original)
+    def state_dict(*args: Any, **kwargs: Any) -> Any:
+        state = original(*args, **kwargs)
+        if "destination" not in kwargs:  # else it is that of a part
+            CHECKER.made(state)
+        return state
+
+    module.state_dict = state_dict
+
+
 PATCHES: dict[str, Callable[[Any], None]] = {
-    "torch.optim.optimizer": lambda _: around_steps(CHECKER.before_step, CHECKER.after_step),
+    "torch.optim.optimizer": _torch_optimizer,
     "torch.serialization": _torch_save,
     "torch.distributed.checkpoint.state_dict_saver": dcp.patch,
     "safetensors.torch": _safetensors,

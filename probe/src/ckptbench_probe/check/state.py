@@ -10,11 +10,16 @@ import gc
 import hashlib
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from ckptbench_probe.check.trees import leaves
+
 SLOT = "/"
-"""Between the name of a parameter and that of its slot, as in `blocks.0.weight/exp_avg`. No name of a parameter has one."""
+"""Between the name of a parameter and that of its slot, as in `blocks.0.weight/exp_avg`."""
+ESCAPED = {"~": "~0", SLOT: "~1"}
+"""What a name of a parameter has in place of such a letter, as in a JSON pointer."""
 WRAPPERS = ("module.", "_orig_mod.", "_forward_module.")
 """Prefixes of names that DDP, torch.compile, and Lightning add: their user knows the names without."""
 
@@ -97,10 +102,17 @@ class Optimizers:
             if of is None or of is optimizer:
                 found.update(self._of(optimizer, f"{index}:" if index else ""))
         if of is None:
-            for root in filter(None, (root() for root in self._roots)):
-                for name, tensor in [*root.named_parameters(), *root.named_buffers()]:
-                    found.setdefault(self._names.get(id(tensor), _bare(name)), tensor)
+            for number, root in enumerate(root() for root in self._roots):
+                if root is not None:
+                    self._add_all(found, number, root)
         return found
+
+    def _add_all(self, found: dict[str, Any], number: int, root: Any) -> None:
+        """Of a model, what is not found yet. A second buffer of the same name has the number of its model and its whole name."""
+        for whole, tensor in [*root.named_parameters(), *root.named_buffers()]:
+            name = self._names.get(id(tensor), _bare(whole))
+            if found.setdefault(name, tensor) is not tensor:
+                found[f"{number}:{_escaped(whole)}"] = tensor
 
     def beside(self) -> list[Any]:
         """Modules that have no parameter of an optimizer, as an average of the weights, or a target network."""
@@ -133,20 +145,6 @@ class Optimizers:
         return None
 
 
-def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What is no dict, list or tuple, by its name: `name`, and below it the keys, with a dot between them."""
-    if isinstance(value, dict):
-        parts: Any = value.items()
-    elif isinstance(value, (list, tuple)):
-        parts = enumerate(value)
-    else:
-        yield name, value
-        return
-    start = name if not name or name.endswith(SLOT) else f"{name}."
-    for key, part in parts:
-        yield from leaves(part, f"{start}{key}")
-
-
 def _parameters(optimizers: list[Any]) -> Iterator[Any]:
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -161,7 +159,7 @@ def _names(parameters: list[Any]) -> tuple[dict[int, str], list[weakref.ref[Any]
     order = {id(parameter): place for place, parameter in enumerate(parameters)}
     found = []
     for root in _outermost_modules():
-        named = [(_bare(name), id(parameter)) for name, parameter in root.named_parameters()]
+        named = [(name, id(parameter)) for name, parameter in root.named_parameters()]
         places = [order[key] for _, key in named if key in order]
         if places:
             found.append((min(places), named, root))
@@ -169,7 +167,9 @@ def _names(parameters: list[Any]) -> tuple[dict[int, str], list[weakref.ref[Any]
     names: dict[int, str] = {}
     for number, (_, named, _) in enumerate(found):
         taken = set(names.values())
-        for name, key in named:
+        often = Counter(_bare(name) for name, _ in named)
+        for whole, key in named:
+            name = _bare(whole) if often[_bare(whole)] == 1 else _escaped(whole)
             names.setdefault(key, f"{number}:{name}" if name in taken else name)
     return names, [weakref.ref(root) for _, _, root in found]
 
@@ -187,7 +187,11 @@ def _outermost_modules() -> list[Any]:
 def _bare(name: str) -> str:
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
-    return name
+    return _escaped(name)
+
+
+def _escaped(name: str) -> str:
+    return "".join(ESCAPED.get(letter, letter) for letter in name)
 
 
 def random_states() -> dict[str, str]:

@@ -1,8 +1,12 @@
-"""What the thread that steps hands to another is what a save there is given, however late it begins."""
+"""What the thread that steps hands to another is what a save there is given, however late it begins.
+
+It may be the arguments of a thread or of a pool, what their function has from where it was made, or what is put into a queue.
+"""
 
 from __future__ import annotations
 
 import functools
+import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,49 +19,43 @@ def patch() -> None:
     """Once a process."""
     ThreadPoolExecutor.submit = _submit(ThreadPoolExecutor.submit)  # type: ignore[method-assign]
     threading.Thread.start = _start(threading.Thread.start)  # type: ignore[method-assign]
+    queue.Queue.put = _put(queue.Queue.put)  # type: ignore[method-assign]
+    queue.SimpleQueue = _simple_queue(queue.SimpleQueue)  # type: ignore[misc]
 
 
 def _submit(original: Any) -> Any:
     @functools.wraps(original)
     def submit(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return original(self, _with_offer(fn, args, kwargs), *args, **kwargs)
+        CHECKER.hand([*args, *kwargs.values(), fn])
+        return original(self, fn, *args, **kwargs)
 
     return submit
 
 
 def _start(original: Any) -> Any:
+    """A thread has its function and arguments as attributes, beside those of a class of the program's own."""
+
     @functools.wraps(original)
     def start(self: Any) -> None:
-        target = getattr(self, "_target", None)
-        if target is not None:
-            self._target = _with_offer(target, self._args, self._kwargs)
+        CHECKER.hand([*getattr(self, "__dict__", {}).values()])
         original(self)
 
     return start
 
 
-def _with_offer(call: Any, args: Any, kwargs: Any) -> Any:
-    """The same call, during which its thread knows what the tensors were that it was handed: they live as long as it does."""
-    offer = CHECKER.offer([*args, *kwargs.values(), *_inside(call)])
-    if not offer:
-        return call
+def _put(original: Any) -> Any:
+    @functools.wraps(original)
+    def put(self: Any, item: Any, *args: Any, **kwargs: Any) -> Any:
+        CHECKER.hand([item])
+        return original(self, item, *args, **kwargs)
 
-    @functools.wraps(call, updated=())
-    def with_offer(*args: Any, **kwargs: Any) -> Any:
-        with CHECKER.offered(offer):
-            return call(*args, **kwargs)
-
-    return with_offer
+    return put
 
 
-def _inside(call: Any) -> list[Any]:
-    """What a function has from where it was made."""
-    if isinstance(call, functools.partial):
-        return [*call.args, *call.keywords.values()]
-    found = []
-    for cell in getattr(call, "__closure__", None) or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:  # it is empty yet
-            continue
-    return found
+def _simple_queue(original: Any) -> Any:
+    """It is written in C, so it cannot be changed: pools of threads use it, too."""
+
+    class SimpleQueue(original):  # type: ignore[misc]
+        put = _put(original.put)
+
+    return SimpleQueue

@@ -6,10 +6,13 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import resume, saves
+from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
+CANNOT_TELL = 2
+"""Exit code of both."""
 VERBS: dict[str, Any] = {"saves": saves, "resume": resume}
 
 
@@ -23,5 +26,6 @@ def add(verbs: Verbs) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    code: int = VERBS[options.check].run(options)
-    return code
+    """What goes wrong in the check itself is said, and it cannot tell."""
+    code: int | None = harmless(VERBS[options.check].run)(options)
+    return CANNOT_TELL if code is None else code

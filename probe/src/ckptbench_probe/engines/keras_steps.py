@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 
 
@@ -13,7 +14,7 @@ def patch(module: Any) -> None:
 
     @functools.wraps(original)
     def on_train_batch_end(self: Any, *args: Any, **kwargs: Any) -> Any:
-        PROCESS.updates.tick()
+        harmless(PROCESS.updates.tick)()
         return original(self, *args, **kwargs)
 
     module.CallbackList.on_train_batch_end = on_train_batch_end

@@ -21,15 +21,17 @@ def patch(module: Any) -> None:
 
     waits = saving(original, "lightning", target=target, owned=of_first_rank)
 
+    def way(trainer: Any) -> Any:
+        if not _is_asynchronous(trainer):
+            return waits
+        io = (
+            trainer.strategy.checkpoint_io if trainer.is_global_zero else None
+        )  # others write nothing
+        after = io and (lambda save, _: _follow(save, io))
+        return saving(original, "lightning.async", target=target, after=after, owned=of_first_rank)
+
     def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = waits
-        if harmless(_is_asynchronous)(self):
-            io = (
-                self.strategy.checkpoint_io if self.is_global_zero else None
-            )  # others write nothing
-            after = io and (lambda save, _: _follow(save, io))
-            call = saving(original, "lightning.async", target=target, after=after, owned=of_first_rank)  # fmt: skip
-        return call(self, *args, **kwargs)
+        return (harmless(way)(self) or waits)(self, *args, **kwargs)
 
     save_checkpoint.__doc__ = original.__doc__
     save_checkpoint.__wrapped__ = original  # type: ignore[attr-defined]

@@ -28,19 +28,27 @@ def patch(module: Any) -> None:
     follower = _Follower()
     asked = _AskedOnce(manager.should_save)
 
+    @harmless
+    def begin(manager: Any, step: int, args: Any, kwargs: Any) -> Save | None:
+        """None where it skips this step."""
+        PROCESS.updates.tick()
+        forced = argument((manager, step, *args), kwargs, FORCE, "force")
+        if not forced and not asked.ahead(manager, step):
+            return None
+        follower.listen()
+        begun = PROCESS.saves.begin("orbax", str(manager.directory / str(step)))
+        follower.follow(begun)
+        return begun
+
     @functools.wraps(original)
     def save(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
-        PROCESS.updates.tick()
-        forced = argument((self, step, *args), kwargs, FORCE, "force")
-        if not forced and not asked.ahead(self, step):
+        begun = begin(self, step, args, kwargs)
+        if begun is None:
             return original(self, step, *args, **kwargs)
-        follower.listen()
-        begun = PROCESS.saves.begin("orbax", str(self.directory / str(step)))
-        follower.follow(begun)
         try:
             saved = original(self, step, *args, **kwargs)
         except BaseException:
-            follower.forget()
+            harmless(follower.forget)()
             PROCESS.saves.end(begun, failed=True)
             raise
         PROCESS.saves.end(begun, harmless(_arrays)(args, kwargs))
@@ -121,11 +129,15 @@ class _Follower:
             except BaseException:
                 self._ended(manager, step, failed=True)
                 raise
-            if sys.modules["jax"].process_index():
-                self._ended(manager, step)
+            self._ended_elsewhere(manager, step)
             return result
 
         return finalize
+
+    @harmless
+    def _ended_elsewhere(self, manager: Any, step: int) -> None:
+        if sys.modules["jax"].process_index():
+            self._ended(manager, step)
 
     @harmless
     def _ended(self, manager: Any, step: int, *, failed: bool = False) -> None:
@@ -134,6 +146,7 @@ class _Follower:
             self._under_way.remove(save)
             PROCESS.saves.finished(save, failed=failed)
 
+    @harmless
     def _hear(self, event: str, **_: Any) -> None:
         if event == SUCCESS and self._under_way:
             PROCESS.saves.finished(self._under_way.popleft())

@@ -20,18 +20,20 @@ Hook = Callable[[Any, Any, Any], None]
 def patch(module: Any) -> None:
     optimizer = module.Optimizer
     original = optimizer._patch_step_function
+    register = harmless(_register)
 
-    def _patch_step_function(self: Any) -> None:
+    def _patch_step_function(self: Any) -> Any:
         optimizer._patch_step_function = original
-        harmless(_register)(module)
-        original(self)
+        register(module)
+        return original(self)
 
     optimizer._patch_step_function = _patch_step_function
 
 
 def _register(module: Any) -> None:
+    wrap_for_dynamo()
     before, after = hooks(module.Optimizer)
-    hide_from_dynamo(before, after, steps_below)
+    hide_from_dynamo(before, after)
     module.register_optimizer_step_pre_hook(before)
     module.register_optimizer_step_post_hook(after)
 
@@ -42,6 +44,7 @@ def hooks(optimizer: Any) -> tuple[Hook, Hook]:
     A step may call another: of the class it derives from, or of optimizers that it holds. The outermost counts.
     """
     updates = PROCESS.updates
+    count, write = harmless(updates.of), harmless(updates.write_due)
     code: CodeType = optimizer.profile_hook_step(lambda self: None).__code__
     depth = 0
 
@@ -57,12 +60,12 @@ def hooks(optimizer: Any) -> tuple[Hook, Hook]:
         if depth > 0:
             return
         if id(optimizer) != updates.plain:
-            updates.of(optimizer)
+            count(optimizer)
             return
         now = monotonic_ns()
         updates.moments.append(now)
         if now >= updates.due_ns:
-            updates.write_due()
+            write()
 
     return before, after
 
@@ -78,10 +81,15 @@ def steps_below(code: CodeType) -> int:
 
 
 def hide_from_dynamo(*functions: Any) -> None:
-    """Dynamo neither traces nor compiles them. What they call seldom is wrapped, which costs more than an update each time."""
-    torch = sys.modules["torch"]
-    for function in (*functions, Updates.of, Updates.settle, Updates.tick, Updates._takes_over):
-        torch._dynamo.decorators.skip(function)
+    """Dynamo neither traces nor compiles them."""
+    for function in functions:
+        sys.modules["torch"]._dynamo.decorators.skip(function)
+
+
+def wrap_for_dynamo() -> None:
+    """What the hooks call: often is hidden, seldom is wrapped, which costs more than an update each time. The fence is one function, whatever it is around."""
+    often = Updates.of, Updates.settle, Updates.tick, Updates._takes_over
+    hide_from_dynamo(steps_below, harmless(steps_below), *often)
     updates = PROCESS.updates
     for name in ("write_due", "flag"):
-        setattr(updates, name, torch.compiler.disable(getattr(updates, name)))
+        setattr(updates, name, sys.modules["torch"].compiler.disable(getattr(updates, name)))

@@ -5,23 +5,25 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 
 
 def patch(module: Any) -> None:
     original = module.GradScaler.step
+    scale, skip = harmless(PROCESS.updates.scale), harmless(PROCESS.updates.skip)
 
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         updates = PROCESS.updates
         fired = updates.fired
-        updates.scale(True)
+        scale(True)
         try:
             result = original(self, optimizer, *args, **kwargs)
         finally:
-            updates.scale(False)
+            scale(False)
         if updates.fired == fired:
-            updates.skip()
+            skip()
         return result
 
     module.GradScaler.step = step
