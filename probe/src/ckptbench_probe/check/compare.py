@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ckptbench_probe.check.state import SLOT
 from ckptbench_probe.check.states import Rank, State
 
 Ranks = dict[int, Rank]
@@ -28,10 +27,12 @@ class Difference:
 
     saved: tuple[str, ...] = ()
     """What both have saved there, and differs, by file and name."""
+    beside: tuple[str, ...] = ()
+    """What lives beside the model in both, and differs."""
 
     @property
     def state(self) -> bool:
-        return bool(self.tensors or self.saved) or self.rates is not None
+        return bool(self.tensors or self.saved or self.beside) or self.rates is not None
 
 
 def names_that_differ(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
@@ -43,6 +44,27 @@ def saved_that_differ(one: State, other: State) -> set[str]:
     return {name for name in one.saved.keys() & other.saved if one.saved[name] != other.saved[name]}
 
 
+def beside_that_differ(one: State, other: State) -> set[str]:
+    """Several tensors may have one name: a run may have more of them, as it still has the checkpoint that it has loaded."""
+    return {
+        name
+        for name in one.beside.keys() & other.beside
+        if not (
+            set(one.beside[name]) <= set(other.beside[name])
+            or set(other.beside[name]) <= set(one.beside[name])
+        )
+    }
+
+
+def _tensors_that_differ(one: State, other: State) -> tuple[str, ...]:
+    """After the update, or before the next one."""
+    names = dict.fromkeys(names_that_differ(one.tensors, other.tensors))
+    if one.ends and one.ends == other.ends:
+        first, second = one.before_next, other.before_next
+        names.update(dict.fromkeys(n for n in first if second.get(n, first[n]) != first[n]))
+    return tuple(names)
+
+
 def difference_at(
     update: int,
     rank: int,
@@ -51,19 +73,28 @@ def difference_at(
     *,
     drawn: Iterable[str] = (),
     ignored: frozenset[str] = frozenset(),
+    beside: Iterable[str] = (),
 ) -> Difference | None:
-    """`drawn`: random states that count."""
+    """`drawn`: random states that count. `beside`: what counts of that."""
     random = names_that_differ(one.random, other.random)
+    beside = beside_that_differ(one, other) & set(beside) if one.ends == other.ends else set()
     found = Difference(
         update,
         rank,
-        names_that_differ(one.tensors, other.tensors),
+        _tensors_that_differ(one, other),
         len({**one.tensors, **other.tensors}),
         tuple(name for name in random if name in drawn),
         None if one.rates == other.rates else (one.rates, other.rates),
         tuple(sorted(saved_that_differ(one, other) - ignored)),
+        tuple(sorted(beside - ignored)),
     )
     return found if found.state or found.random else None
+
+
+def last_of_both(one: Ranks, other: Ranks, start: int) -> int:
+    """The last update that all ranks have in both runs."""
+    last = min(max(one[rank].after) for rank in one)
+    return min([last, *(start + max(other[rank].after) for rank in one)])
 
 
 def first_difference(
@@ -74,12 +105,11 @@ def first_difference(
     ignored: frozenset[str] = frozenset(),
     until: int | None = None,
 ) -> tuple[Difference | None, int]:
-    """Of the earliest update at which any rank differs, that of its first rank; and the last update that all ranks have in both runs.
+    """Of the earliest update at which any rank differs, that of its first rank; and the last update that is compared.
 
-    `start`: the update of `one` after which `other` begins; at 0, their begins are compared too. `ignored`: random states, and names of what is saved.
+    `start`: the update of `one` after which `other` begins; at 0, their begins are compared too. `ignored`: random states, and names of what is saved or lives beside.
     """
-    last = min(max(one[rank].after) for rank in one)
-    last = min([last, *(start + max(other[rank].after) for rank in one)])
+    last = last_of_both(one, other, start)
     last = last if until is None else min(last, until)
     for update in range(start, last + 1):
         for rank in one:
@@ -89,10 +119,44 @@ def first_difference(
             if update == start + 1:
                 first = _as_far_as(first, second)
             drawn = drawn_from(one[rank], start, update) - ignored
-            found = difference_at(update, rank, first, second, drawn=drawn, ignored=ignored)
+            both = moved(one[rank], start, update) & moved(other[rank], 0, update - start)
+            found = difference_at(
+                update, rank, first, second, drawn=drawn, ignored=ignored, beside=both
+            )
             if found is not None:
                 return found, last
-    return None, last
+    return _left_behind(one, other, start, last, ignored), last
+
+
+def _left_behind(
+    one: Ranks, other: Ranks, start: int, last: int, ignored: frozenset[str]
+) -> Difference | None:
+    """What lives beside the model, and is updated in one run only, as it was lost: by the last update it may still have become the same."""
+    for rank in one:
+        either = moved(one[rank], start, last) | moved(other[rank], 0, last - start)
+        seen: set[str] = set()
+        for update in range(last, start, -1):
+            first, second = one[rank].at(update), other[rank].at(update - start)
+            if first is None or second is None or first.ends != second.ends:
+                continue
+            new = (first.beside.keys() & second.beside) - seen
+            seen |= new
+            names = beside_that_differ(first, second) & new & either - ignored
+            if names:
+                return Difference(
+                    update, rank, (), len(first.tensors), (), None, (), tuple(sorted(names))
+                )
+    return None
+
+
+def moved(rank: Rank, start: int, end: int) -> set[str]:
+    """What lives beside the model and has changed from one update to another."""
+    seen: dict[str, set[tuple[str, ...]]] = {}
+    for update in range(start, end + 1):
+        state = rank.at(update)
+        for name, values in (state.beside if state else {}).items():
+            seen.setdefault(name, set()).add(values)
+    return {name for name, values in seen.items() if len(values) > 1}
 
 
 def _as_far_as(state: State, seen: State) -> State:
@@ -114,7 +178,7 @@ def drawn_from(rank: Rank, start: int, end: int) -> set[str]:
 
 
 def unseeded_in(one: Ranks, other: Ranks, until: int) -> frozenset[str]:
-    """Random states, and what is saved, that differ at any update of two undisturbed runs: the program does not seed them."""
+    """Random states, and what is saved or lives beside the model, that differ at any update of two undisturbed runs: the program does not seed them."""
     names: set[str] = set()
     for rank in one.keys() & other.keys():
         for update in range(until + 1):
@@ -122,86 +186,5 @@ def unseeded_in(one: Ranks, other: Ranks, until: int) -> frozenset[str]:
             if first is not None and second is not None:
                 names.update(names_that_differ(first.random, second.random))
                 names.update(saved_that_differ(first, second))
+                names.update(beside_that_differ(first, second))
     return frozenset(names)
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Why the update that a run has resumed from cannot be told."""
-
-    odd: bool
-    """Whether its state is that of no update at all, rather than that of several."""
-
-
-def resumed_from(killed: Rank, again: Rank) -> int | Unknown:
-    """The update of the killed run whose state this run began with. 0: the killed run's own begin.
-
-    By the number of updates that the state itself has, as AdamW's slot `step`; without it, by the update that has most of its tensors.
-    """
-    if again.begin is None:
-        return _by_first_update(killed, again)
-    if again.begin.step:
-        counted = _of_step(killed, again.begin.step)
-        if counted is not None:
-            return counted
-    return _best(dict(_states(killed)), again.begin)
-
-
-def _by_first_update(killed: Rank, again: Rank) -> int | Unknown:
-    """Where the state before the first update cannot be seen."""
-    first = again.after[min(again.after)]
-    if first.step is None:
-        found = _best(killed.after, first)
-        return found if isinstance(found, Unknown) else found - 1
-    if first.step == killed.after[min(killed.after)].step:
-        return 0
-    before = _of_step(killed, first.step - 1)
-    return Unknown(odd=True) if before is None else before
-
-
-def _states(rank: Rank) -> Iterable[tuple[int, State]]:
-    if rank.begin is not None:
-        yield 0, rank.begin
-    yield from rank.after.items()
-
-
-def _of_step(killed: Rank, step: int) -> int | None:
-    return next((update for update, state in killed.after.items() if state.step == step), None)
-
-
-def _best(states: dict[int, State], own: State) -> int | Unknown:
-    """Where several have as many of its tensors, the one that has no others."""
-    shared = {
-        update: sum(state.tensors.get(name) == value for name, value in own.tensors.items())
-        for update, state in states.items()
-    }
-    most = max(shared.values(), default=0)
-    if most == 0:
-        return Unknown(odd=True)
-    best = [update for update, count in shared.items() if count == most]
-    if len(best) > 1:
-        best = [update for update in best if _restored(states[update], own) == own.tensors]
-    return best[0] if len(best) == 1 else Unknown(odd=False)
-
-
-def _restored(saved: State, own: State) -> dict[str, str]:
-    """Those tensors of a saved state that belong to the parameters of a state that was restored: the begin has only the first optimizer's."""
-    parameters = {name.partition(SLOT)[0] for name in own.tensors}
-    return {
-        name: value
-        for name, value in saved.tensors.items()
-        if name.partition(SLOT)[0] in parameters
-    }
-
-
-def restored_difference(killed: Ranks, again: Ranks, start: int) -> Difference | None:
-    """Between the state that each rank began with and that of the killed run at the update resumed from, as far as the first optimizer has it."""
-    for rank, own in again.items():
-        saved = killed[rank].at(start)
-        if own.begin is None or saved is None:
-            continue
-        tensors = _restored(saved, own.begin)
-        names = names_that_differ(tensors, own.begin.tensors)
-        if names:
-            return Difference(start, rank, names, len({**tensors, **own.begin.tensors}), (), None)
-    return None

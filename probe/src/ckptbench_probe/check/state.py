@@ -84,7 +84,7 @@ class Optimizers:
         found = (known() for known in self._known)
         return [optimizer for optimizer in found if optimizer is not None]
 
-    def tensors(self, of: Any = None) -> dict[str, Any]:
+    def tensors(self, of: Any = None, *, buffers: bool = True) -> dict[str, Any]:
         """Parameters and slots by name: of one optimizer, else of all, with the buffers of their models, and with parameters that no optimizer has.
 
         A parameter whose model is not found is named by its group and its place, `0.3`; of a second optimizer, `1:0.3`.
@@ -98,8 +98,9 @@ class Optimizers:
                 found.update(self._of(optimizer, f"{index}:" if index else ""))
         if of is None:
             for root in filter(None, (root() for root in self._roots)):
-                for name, tensor in [*root.named_parameters(), *root.named_buffers()]:
-                    found.setdefault(self._names.get(id(tensor), _bare(name)), tensor)
+                more = root.named_buffers() if buffers else ()
+                for name, tensor in [*root.named_parameters(), *more]:
+                    found.setdefault(self._names.get(id(tensor), bare(name)), tensor)
         return found
 
     def beside(self) -> list[Any]:
@@ -161,7 +162,7 @@ def _names(parameters: list[Any]) -> tuple[dict[int, str], list[weakref.ref[Any]
     order = {id(parameter): place for place, parameter in enumerate(parameters)}
     found = []
     for root in _outermost_modules():
-        named = [(_bare(name), id(parameter)) for name, parameter in root.named_parameters()]
+        named = [(bare(name), id(parameter)) for name, parameter in root.named_parameters()]
         places = [order[key] for _, key in named if key in order]
         if places:
             found.append((min(places), named, root))
@@ -184,7 +185,7 @@ def _outermost_modules() -> list[Any]:
     return [each for each in modules if id(each) not in inner and "_modules" in each.__dict__]
 
 
-def _bare(name: str) -> str:
+def bare(name: str) -> str:
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
     return name
