@@ -77,12 +77,15 @@ def _shared(state: State, own: State) -> int:
 
 
 def _candidates(saved: State, own: State) -> Iterator[dict[str, str]]:
-    """Those tensors of a state that belong to the parameters of one that was restored: the begin has only the first optimizer's. Weights may change between two updates."""
-    parameters = {name.partition(SLOT)[0] for name in own.tensors}
+    """Weights may change between two updates."""
     for tensors in (saved.tensors, saved.before_next):
-        yield {
-            name: value for name, value in tensors.items() if name.partition(SLOT)[0] in parameters
-        }
+        yield _of_the_same(tensors, own.tensors)
+
+
+def _of_the_same(tensors: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """Those that belong to the parameters of a state that was restored: it has only those of one optimizer."""
+    parameters = {name.partition(SLOT)[0] for name in own}
+    return {n: value for n, value in tensors.items() if n.partition(SLOT)[0] in parameters}
 
 
 def restored_difference(killed: Ranks, again: Ranks, start: int) -> Difference | None:
@@ -98,4 +101,18 @@ def restored_difference(killed: Ranks, again: Ranks, start: int) -> Difference |
         names, of = min(found, key=lambda one: len(one[0]))
         if names:
             return Difference(start, rank, names, of, (), None)
+    return None
+
+
+def joined_difference(whole: Ranks, again: Ranks, start: int, until: int) -> Difference | None:
+    """The same of further optimizers, whose first step comes later: until an update, before which nothing else was different."""
+    for rank, own in again.items():
+        for update, tensors in own.joined.items():
+            saved = whole[rank].at(start + update)
+            if saved is None or start + update > until:
+                continue
+            known = _of_the_same(saved.tensors, tensors)
+            names = names_that_differ(known, tensors)
+            if names and known:
+                return Difference(start + update, rank, names, len({**known, **tensors}), (), None)
     return None

@@ -29,13 +29,18 @@ class Beside:
     def digests(self, look: bool) -> dict[str, list[str]]:
         """`look`: for what is new as well."""
         if look:
-            self._found = [(name, weakref.ref(tensor)) for name, tensor in self._look()]
+            self._find()
         found: dict[str, list[str]] = defaultdict(list)
         for name, known in self._found:
             tensor = known()
             if tensor is not None and _has_memory(tensor):
                 found[name].append(digest(tensor))
         return {name: sorted(values) for name, values in found.items()}
+
+    def _find(self) -> None:
+        """What is known keeps its name, whatever else has it later."""
+        names = {id(one): name for name, known in self._found if (one := known()) is not None}
+        self._found = [(names.get(id(one), name), weakref.ref(one)) for name, one in self._look()]
 
     def _look(self) -> Iterator[tuple[str, Any]]:
         if "torch" not in sys.modules:
@@ -93,13 +98,21 @@ def _named(tensors: list[Any]) -> Iterator[tuple[str, Any]]:
     wanted = {id(one) for one in tensors}
     held = []
     for container in gc.get_objects():
-        if container is not tensors and type(container) is not tuple:
+        if container is not tensors:
             held += [(key, one, container) for key, one in _entries(container) if id(one) in wanted]
     containers = list({id(one): one for _, _, one in held}.values())[:MOST_CONTAINERS]
     names = dict(_names(containers, but=[containers, tensors]))
+    found: dict[int, tuple[str, Any]] = {}
     for key, tensor, container in held:
         start = names.get(id(container), "")
-        yield f"{start}.{key}" if start else str(key), tensor
+        own = f"[{key}]" if isinstance(key, int) and not start else f"{start}.{key}".strip(".")
+        found[id(tensor)] = min(found.get(id(tensor), (own, tensor)), (own, tensor), key=_first)
+    yield from found.values()
+
+
+def _first(named: tuple[str, Any]) -> str:
+    """Of several names the same in each run."""
+    return named[0]
 
 
 def _entries(container: Any) -> Iterable[tuple[Any, Any]]:

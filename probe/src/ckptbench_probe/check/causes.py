@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ckptbench_probe.check.compare import Difference, beside_that_differ
+from ckptbench_probe.check.compare import Difference, beside_that_differ, sides
 from ckptbench_probe.check.extent import listed
 from ckptbench_probe.check.state import SLOT
 
@@ -79,10 +79,10 @@ def _parts(found: Difference) -> str:
 
 def _beside_at_begin(seen: Seen, start: int, first: Difference) -> tuple[str, ...]:
     """Of what is different beside the model, what was so before the first update."""
-    begin, saved = seen.again[first.rank].begin, seen.killed[first.rank].at(start)
-    if begin is None or saved is None:
+    both = sides(seen.killed[first.rank], seen.again[first.rank], start)
+    if start not in both.one or start not in both.other:
         return ()
-    different = beside_that_differ(saved, begin)
+    different = beside_that_differ(both.one[start], both.other[start])
     return tuple(name for name in first.beside if name in different)
 
 
@@ -107,7 +107,7 @@ def _passes(seen: Seen, start: int, first: Difference) -> Iterator[str]:
     if one is None or other is None or before is None:
         return
     usual = one.backwards - before.backwards
-    if other.backwards != usual:
+    if other.backwards > usual:
         yield f"missing: an accumulation, or what decides whether an update is made: {other.backwards} backward passes from the resume to update {first.update}, where the undisturbed run makes {usual}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench_probe.check.compare import Ranks, beside_that_differ, moved
+from ckptbench_probe.check.compare import Ranks, sides
 from ckptbench_probe.check.states import State
 
 NAMED = 3
@@ -46,14 +46,14 @@ def extent(whole: Ranks, again: Ranks, start: int, last: int, ignored: frozenset
             if (a := one.at(n)) and (b := other.at(n - start))
         ]
         tensors = max(tensors, *(len(a.tensors.keys() & b.tensors.keys()) for a, b in pairs))
-        both = [moved(one, start, last), moved(other, 0, last - start)]
-        seen = {
-            name for a, b in pairs if a.ends == b.ends for name in a.beside.keys() & b.beside.keys()
-        }
-        beside = max(beside, len(seen & (both[0] | both[1]) - ignored))
+        both = sides(one, other, start)
+        seen = {name for n in range(start + 1, last + 1) for name in both.compared(n)}
+        beside = max(beside, len(seen & both.moved(last) - ignored))
         found = {name for a, b in pairs for name in a.saved.keys() & b.saved.keys()} - ignored
         saved = max(saved, len(found))
-        for reason, names in _left(pairs, both, seen, found, ignored):
+        alone = {n for n in both.moved(last) if not any(one.endswith(n) for one in seen)}
+        missed = alone, both.still(last) & seen
+        for reason, names in _left(pairs, *missed, found, ignored):
             left.setdefault(reason, {}).update(dict.fromkeys(names))
     lines = tuple(f"{listed(names)} ({reason})" for reason, names in left.items() if names)
     return Extent(tensors, beside, saved, lines)
@@ -61,16 +61,15 @@ def extent(whole: Ranks, again: Ranks, start: int, last: int, ignored: frozenset
 
 def _left(
     pairs: list[tuple[State, State]],
-    changed: list[set[str]],
-    seen: set[str],
+    of_one: set[str],
+    still: set[str],
     saved: set[str],
     ignored: frozenset[str],
 ) -> Iterator[tuple[str, Iterable[str]]]:
-    yield "beside the model in one run only", sorted((changed[0] | changed[1]) - seen - ignored)
-    still = {n for a, b in pairs if a.ends == b.ends for n in beside_that_differ(a, b)}
+    yield "beside the model in one run only", sorted(of_one - ignored)
     yield (
-        "beside the model with another value, and changed by no update since the resume",
-        sorted(still - changed[0] - changed[1]),
+        "beside the model with another value, which no update has changed since the resume",
+        sorted(still - ignored),
     )
     ended = [(a, b) for a, b in pairs if a.ends and b.ends] or pairs
     names = {name for a, b in ended for name in (*a.saved, *b.saved)} - saved - ignored

@@ -30,6 +30,8 @@ ENDED = "ended-by-check"
 """File that rank 0 leaves when it ends itself; those of other ranks have their number behind it."""
 WAITS_S = 60.0
 """For other ranks, at most."""
+MOST_OPTIMIZERS = 4
+"""Whose state at their first step is written."""
 STEP = f"{SLOT}step"
 
 
@@ -72,6 +74,7 @@ class Recorder:
         self._open = False
         """Whether an update was made whose state before the next one is not written yet."""
         self._looks = 0
+        self._joined: set[int] = set()
         self._digests: dict[str, str] = {}
         self._last: tuple[Callable[[], Now], Beside] | None = None
         os.register_at_fork(after_in_child=self._renew)
@@ -79,26 +82,39 @@ class Recorder:
     def _renew(self) -> None:
         self.made, self.backwards, self.saved, self.batches = 0, 0, False, []
         self._begun, self._done, self._open, self._looks = False, 0, False, 0
-        self._digests, self._last, self.thread = {}, None, None
+        self._digests, self._last, self.thread, self._joined = {}, None, None, set()
 
     def before(
-        self, begin: Callable[[], Now], now: Callable[[], Now], beside: Beside = _no_beside
+        self,
+        begin: Callable[[], Now],
+        now: Callable[[], Now],
+        beside: Beside = _no_beside,
+        who: int = 0,
     ) -> None:
-        """Before each update. `begin`: the state before the first one."""
+        """Before each update. `begin`: the state before the first one, or before that of a further optimizer, which is `who`."""
         if self._open and self.made >= _limit(END_BEFORE):
             self._between(now, beside, at_end=False)
             _end(PROCESS.trace.folder)
+        is_new = who not in self._joined
+        self._joined.add(who)
         if not self._begun:
             self._begun, self.thread = True, threading.get_ident()
             self._at_begin(begin(), beside)
             self._see_the_end(now, beside)
         elif self._open:
             self._between(now, beside, at_end=False)
+        if is_new and self.made and len(self._joined) <= MOST_OPTIMIZERS:
+            self._joins(begin)
 
     @harmless
     def _at_begin(self, now: Now, beside: Beside) -> None:
         self._digests = _digests(now)
         self._write(BEGIN, now, self._digests, beside=harmless(beside)(self._looks_now()) or {})
+
+    @harmless
+    def _joins(self, begin: Callable[[], Now]) -> None:
+        now = begin()
+        self._write(BEGIN, now, _digests(now))
 
     def updated(self, now: Now) -> None:
         """An update has ended."""

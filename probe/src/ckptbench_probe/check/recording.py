@@ -101,7 +101,7 @@ def _before_torch(optimizer: Any) -> None:
     def begin() -> Now:
         return Now(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step())
 
-    RECORDER.before(begin, _between, BESIDE.digests)
+    RECORDER.before(begin, _between, BESIDE.digests, id(optimizer))
 
 
 def _between() -> Now:

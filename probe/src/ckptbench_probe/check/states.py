@@ -56,6 +56,8 @@ class Rank:
     """Processes that were this rank."""
     restored: dict[str, set[str]] = field(default_factory=dict)
     """Random states that the program has set before its first update."""
+    joined: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Of further optimizers, as the second one of a GAN: their tensors before their first step, by the updates made until then."""
 
     def at(self, update: int) -> State | None:
         """0: before the first."""
@@ -87,6 +89,8 @@ def _fill(rank: Rank, events: list[Event]) -> None:
         kind = event["event"]
         if kind == RESTORED:
             rank.restored.setdefault(event["name"], set()).add(event["digest"])
+        elif kind == BEGIN and event["update"]:
+            rank.joined.setdefault(event["update"], {}).update(event["tensors"])
         elif kind == BEGIN:
             rank.begin = _state(event)
         elif kind == UPDATED:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ckptbench_probe.check.alignment import Unknown, restored_difference, resumed_from
+from ckptbench_probe.check.alignment import (
+    Unknown,
+    joined_difference,
+    restored_difference,
+    resumed_from,
+)
 from ckptbench_probe.check.causes import causes
 from ckptbench_probe.check.compare import (
     Difference,
@@ -142,10 +147,12 @@ def _began_again(seen: Seen) -> Verdict:
 
 
 def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
-    restored = restored_difference(seen.killed, seen.again, start)
     first, last = first_difference(
         seen.whole, seen.again, start=start, ignored=unseeded, until=seen.until
     )
+    restored = restored_difference(seen.killed, seen.again, start)
+    if restored is None and first is not None:
+        restored = joined_difference(seen.whole, seen.again, start, first.update)
     known: dict[str, Any] = {"resumed_from": start, "compared_until": last, "restored": restored}
     after = (*_lost(seen, start), *_failed(seen))
     if first is None and last <= start:
