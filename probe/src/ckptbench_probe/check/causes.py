@@ -29,14 +29,14 @@ def causes(
 
 
 def _known(seen: Seen, start: int, restored: Difference | None, first: Difference) -> Iterator[str]:
-    if restored is not None:
-        yield f"missing: the restored state is already different at the resume: {_parts(restored)}"
-    beside = _beside_at_begin(seen, start, first)
-    if beside:
-        yield f"missing: what lives beside the model is already different at the resume: {listed(beside)}"
     updates = _updates_left_out(seen, start, first)
+    beside = () if updates else _beside_at_begin(seen, start, first)
     if updates:
         yield f"missing: the state of the scaler, or what else decides whether an update is made: the resumed run left out {updates}"
+    if restored is not None:
+        yield f"missing: the restored state is already different at the resume: {_parts(restored)}"
+    if beside:
+        yield f"missing: what lives beside the model is already different at the resume: {listed(beside)}"
     batches = _batches(seen, start, first)
     if batches:
         yield f"missing: the place in the data: {batches}"
