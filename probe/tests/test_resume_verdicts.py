@@ -203,7 +203,7 @@ def test_weights_that_change_between_updates_are_no_missing_part() -> None:
 def test_a_random_state_that_was_restored_is_not_called_missing() -> None:
     whole, killed, again = runs()
     for own, one in list(again.after.items()):
-        again.after[own] = replace(one, random={"torch": f"x{own}"})
+        again.after[own] = replace(one, random={"torch": f"x{own}"}, tensors={"w": "x", "w/m": "x"})
     assert judged(whole, killed, again).lines[1] == "missing: the random state of torch"
     again.restored["torch"] = {"r3"}
     found = judged(whole, killed, again)
@@ -211,6 +211,16 @@ def test_a_random_state_that_was_restored_is_not_called_missing() -> None:
     assert found.lines[2].startswith("that is guessed: --data")
     again.restored["torch"] = {"another"}
     assert judged(whole, killed, again).lines[1] == "missing: the random state of torch"
+
+
+def test_a_random_state_that_nothing_depends_on_is_no_difference() -> None:
+    """As that of PyTorch, of which each iterator of a loader draws a seed for its processes."""
+    whole, killed, again = runs()
+    for own, one in list(again.after.items()):
+        again.after[own] = replace(one, random={"torch": f"x{own}"})
+    found = judged(whole, killed, again)
+    assert found.code == 0
+    assert found.lines[-1] == "not restored: the random state of torch, which the training draws from, though nothing that was compared differs"  # fmt: skip
 
 
 def test_batches_tell_the_place_in_the_data() -> None:

@@ -116,11 +116,11 @@ def _first(named: tuple[str, Any]) -> str:
 
 
 def _entries(container: Any) -> Iterable[tuple[Any, Any]]:
-    """Of a dict or a list; of an object, its attributes."""
+    """Of a dict or a list, without code of a class that derives from it."""
     if issubclass(type(container), dict):
-        return list(container.items()) if len(container) <= MOST_ENTRIES else ()
+        return list(dict.items(container)) if dict.__len__(container) <= MOST_ENTRIES else ()
     if issubclass(type(container), list):
-        return list(enumerate(container)) if len(container) <= MOST_ENTRIES else ()
+        return enumerate(list.copy(container)) if list.__len__(container) <= MOST_ENTRIES else ()
     return ()
 
 

@@ -74,7 +74,7 @@ def difference_at(
     ignored: frozenset[str] = frozenset(),
     beside: Iterable[str] = (),
 ) -> Difference | None:
-    """`drawn`: random states that count. `beside`: what differs of that."""
+    """`drawn`: random states that count; where nothing else differs, what was drawn did not matter. `beside`: what differs of that."""
     random = names_that_differ(one.random, other.random)
     found = Difference(
         update,
@@ -86,7 +86,7 @@ def difference_at(
         tuple(sorted(saved_that_differ(one, other) - ignored)),
         tuple(sorted(set(beside) - ignored)),
     )
-    return found if found.state or found.random else None
+    return found if found.state else None
 
 
 def last_of_both(one: Ranks, other: Ranks, start: int) -> int:

@@ -15,6 +15,7 @@ from ckptbench_probe.check.causes import causes
 from ckptbench_probe.check.compare import (
     Difference,
     Ranks,
+    drawn_from,
     first_difference,
     names_that_differ,
     unseeded_in,
@@ -170,8 +171,8 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
             return Verdict(DIFFERENT, (line, *after, *left), **known)
         if end:
             return Verdict(DIFFERENT, (f"DIFFERENT: {end}; {same}", *after, *left), **known)
-        undrawn = _undrawn(seen, start, last, unseeded)
-        return Verdict(SAME, (same, *after, *undrawn, *left), **known)
+        unrestored = _unrestored(seen, start, last, unseeded)
+        return Verdict(SAME, (same, *after, *unrestored, *left), **known)
     if first.update > seen.kill_at:
         repeated = seen.repeat()
         if repeated.keys() != seen.whole.keys():
@@ -248,16 +249,21 @@ def _failed(seen: Seen) -> tuple[str, ...]:
     return () if seen.failure is None else (f"the run that was started again {seen.failure}",)
 
 
-def _undrawn(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:
-    """Random states that differ, though nothing has drawn from them meanwhile."""
+def _unrestored(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:
+    """Random states that differ, though nothing that depends on them has meanwhile."""
     names: set[str] = set()
+    drawn: set[str] = set()
     for rank, own in seen.again.items():
         one, other = seen.whole[rank].at(last), own.at(last - start)
         if one is not None and other is not None:
             names.update(names_that_differ(one.random, other.random))
-    names -= unseeded
-    if not names:
-        return ()
-    return (
-        f"not restored: the random state of {', '.join(sorted(names))}, from which no update has drawn; a later draw would differ",
+            drawn |= drawn_from(seen.whole[rank], start, last)
+    texts = (
+        (names & drawn, "which the training draws from, though nothing that was compared differs"),
+        (names - drawn, "from which no update has drawn; a later draw would differ"),
+    )
+    return tuple(
+        f"not restored: the random state of {', '.join(sorted(found - unseeded))}, {text}"
+        for found, text in texts
+        if found - unseeded
     )
