@@ -65,7 +65,7 @@ def _unknown(seen: Seen, first: Difference) -> Iterator[str]:
         yield f"missing: {listed(first.tensors)}, or what it is made from: the probe sees it only after an update"
     elif any(own.begin is None for own in seen.again.values()):
         yield f"what is missing cannot be told, as the state at the resume is not seen; different are {listed(first.tensors)}"
-    elif seen.data:
+    elif any(state.batches for state in seen.whole[first.rank].after.values()):
         yield f"{GUESSED}: gradients of an accumulation, or an option of the optimizer: what the model is given, the restored state, random states and learning rates are the same"
     else:
         yield f"{GUESSED}: the order of the data, or a random generator of the program's own, or gradients of an accumulation, or an option of the optimizer: the restored state, random states and learning rates are the same"

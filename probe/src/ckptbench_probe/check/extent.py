@@ -45,7 +45,7 @@ def extent(whole: Ranks, again: Ranks, start: int, last: int, ignored: frozenset
             for n in range(start + 1, last + 1)
             if (a := one.at(n)) and (b := other.at(n - start))
         ]
-        tensors = max(tensors, *(len(a.tensors.keys() & b.tensors.keys()) for a, b in pairs))
+        tensors = max([tensors, *(len(a.tensors.keys() & b.tensors.keys()) for a, b in pairs)])
         both = sides(one, other, start)
         seen = {name for n in range(start + 1, last + 1) for name in both.compared(n)}
         beside = max(beside, len(seen & both.moved(last) - ignored))
@@ -83,10 +83,11 @@ def _left(
 
 def unread(folder: Path, noted: Iterable[str]) -> tuple[str, ...]:
     """Binary files below a folder that no engine was seen to write."""
-    known = tuple(noted)
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    known = tuple(map(os.path.realpath, noted))
+    real = Path(os.path.realpath(folder))
+    files = (path for path in sorted(real.rglob("*")) if path.is_file() and not path.is_symlink())
     return tuple(
-        str(path.relative_to(folder))
+        str(path.relative_to(real))
         for path in files
         if RECORDS not in path.name
         and not any(str(path) == one or str(path).startswith(one + os.sep) for one in known)

@@ -11,6 +11,8 @@ from ckptbench_probe.reading import Event, read, whole_lines
 
 STATES_KNOWN = ("orbax", "session")
 """Kinds of saves whose state is what each update names."""
+COPIED = ("moved", "copied", "duplicated", "linked")
+"""Events after which a file has another name, or one more."""
 KINDS = (BEGIN, UPDATED, BETWEEN, SAVED, RESTORED)
 
 
@@ -179,8 +181,8 @@ def paths(folder: Path) -> Iterable[str]:
         for event in whole_lines(path)[0]:
             if event["event"] == SAVED or event.get("kind") in STATES_KNOWN:
                 found.add(event["path"])
-            elif event["event"] == "moved" and event["source"]:
-                source = event["source"].rstrip("/")
-                below = [one for one in found if one == source or one.startswith(source + "/")]
-                found.update(event["path"] + one[len(source) :] for one in below)
+            elif event["event"] in COPIED and (source := event.get("source") or event.get("to")):
+                start = source.rstrip("/")
+                below = [one for one in found if one == start or one.startswith(start + "/")]
+                found.update(event["path"] + one[len(start) :] for one in below)
     return found
