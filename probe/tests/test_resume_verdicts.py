@@ -11,7 +11,7 @@ import pytest
 
 from ckptbench_probe.check.alignment import resumed_from
 from ckptbench_probe.check.extent import unread
-from ckptbench_probe.check.states import Rank, State, saves
+from ckptbench_probe.check.states import Rank, State, paths, saves
 from ckptbench_probe.check.verdict import Seen, Verdict, judge
 
 WHOLE, KILL_AT, START = 8, 5, 3
@@ -163,6 +163,22 @@ def test_files_of_no_engine_are_found(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     assert unread(tmp_path, [str(tmp_path / "seen")]) == ("raw.bin",)
+
+
+def test_a_copy_of_a_file_that_was_seen_is_known(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lines: list[dict[str, Any]] = [
+        {"event": "process"},
+        {"event": "state_in_save", "path": f"{out}/new/a.pt"},
+        {"event": "moved", "source": f"{out}/new", "path": f"{out}/step-3"},
+        {"event": "duplicated", "source": f"{out}/step-3/a.pt", "path": f"{out}/best.pt"},
+        {"event": "linked", "to": f"{out}/best.pt", "path": f"{out}/last.pt"},
+    ]
+    (tmp_path / "trace-h-1-1.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    for name in ("step-3/a.pt", "best.pt", "last.pt", "other.pt"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_bytes(b"\0")
+    assert unread(out, paths(tmp_path)) == ("other.pt",)
 
 
 def test_an_update_that_the_resumed_run_left_out_is_the_cause() -> None:

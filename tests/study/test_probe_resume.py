@@ -43,7 +43,7 @@ def training(*options: str) -> list[str]:
 def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
     found = check(tmp_path, cold("pytorch"), str(RESUMING), "{folder}")
     assert found.lines[:-1] == [
-        "same from update 4 to 8, bit by bit: 27 tensors of model and optimizer, 1 beside them, 33 that it saves, random states and learning rates of the one rank",
+        "same from update 4 to 8, bit by bit: 27 tensors of model and optimizer, 1 beside them, 34 that it saves, random states and learning rates of the one rank",
         LOST,
     ]
     assert (found.report["exit_code"], found.report["resumed_from"]) == (0, 3)
