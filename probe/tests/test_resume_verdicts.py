@@ -253,6 +253,11 @@ def test_batches_tell_the_place_in_the_data() -> None:
     found = judged(whole, killed, again, data=True)
     assert found.lines[1].startswith("perhaps missing: gradients of an accumulation")
     assert not any("--data" in line for line in found.lines)
+    again.after[1] = replace(
+        again.after[1], batches=("b5", "b6")
+    )  # one was thrown away, without a backward pass
+    found = judged(whole, killed, again, data=True)
+    assert found.lines[1] == "missing: the place in an accumulation, or what decides whether an update is made: 2 batches for update 4, where the undisturbed run takes 1"  # fmt: skip
 
 
 def test_the_optimizer_that_steps_second_is_compared_where_it_joins() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ckptbench_probe.check.verdict import Seen
 
 GUESSED = "perhaps missing"
+DECIDES = "the place in an accumulation, or what decides whether an update is made"
 ASK = "that is guessed: --data records what the model is given, and tells whether it is the same"
 
 
@@ -37,10 +38,10 @@ def _known(seen: Seen, start: int, restored: Difference | None, first: Differenc
         yield f"missing: the restored state is already different at the resume: {_parts(restored)}"
     if beside:
         yield f"missing: what lives beside the model is already different at the resume: {listed(beside)}"
-    batches = _batches(seen, start, first)
+    batches = "" if updates else _batches(seen, start, first)
     if batches:
-        yield f"missing: the place in the data: {batches}"
-    if not updates:
+        yield f"missing: {batches}"
+    elif not updates:
         yield from _passes(seen, start, first)
     for name in first.random:
         line = _random(seen, start, first, name)
@@ -108,20 +109,23 @@ def _passes(seen: Seen, start: int, first: Difference) -> Iterator[str]:
         return
     usual = one.backwards - before.backwards
     if other.backwards > usual:
-        yield f"missing: an accumulation, or what decides whether an update is made: {other.backwards} backward passes from the resume to update {first.update}, where the undisturbed run makes {usual}"
+        yield f"missing: {DECIDES}: {other.backwards} backward passes from the resume to update {first.update}, where the undisturbed run makes {usual}"
 
 
 def _batches(seen: Seen, start: int, first: Difference) -> str:
-    """The first update that was given others."""
+    """Of the first update that was given others."""
     whole, again = seen.whole[first.rank], seen.again[first.rank]
     for update in range(start + 1, first.update + 1):
         one, other = whole.at(update), again.at(update - start)
-        if one is not None and other is not None and one.batches != other.batches:
-            of = next(
-                (n for n, state in whole.after.items() if state.batches == other.batches), None
-            )
-            whose = "others than in the undisturbed run" if of is None else f"those of update {of}"
-            return f"the model is given other batches in update {update}: {whose}"
+        if one is None or other is None or one.batches == other.batches:
+            continue
+        if one.batches == other.batches[: len(one.batches)]:
+            return f"{DECIDES}: {len(other.batches)} batches for update {update}, where the undisturbed run takes {len(one.batches)}"
+        of = next((n for n, state in whole.after.items() if state.batches == other.batches), None)
+        whose = "others than in the undisturbed run" if of is None else f"those of update {of}"
+        return (
+            f"the place in the data: the model is given other batches in update {update}: {whose}"
+        )
     return ""
 
 
