@@ -55,11 +55,11 @@ class Beside:
                 for name, tensor in named:
                     known.add(id(tensor))
                     yield f"{type(root).__name__}.{bare(name)}", tensor
-        taken = {_memory(one) for one in own} | {_memory(one.grad) for one in trained}
+        taken = {memory(one) for one in own} | {memory(one.grad) for one in trained}
         loose = [
             one
             for one in _tensors()
-            if tuple(one.shape) in shapes and id(one) not in known and _memory(one) not in taken
+            if tuple(one.shape) in shapes and id(one) not in known and memory(one) not in taken
         ]
         yield from _named(loose)
 
@@ -76,7 +76,7 @@ def _tensors() -> list[Any]:
     ]
 
 
-def _memory(tensor: Any) -> int | None:
+def memory(tensor: Any) -> int | None:
     """Where its values lie: the same for all views of one tensor. None where it has none of its own."""
     storage = getattr(getattr(tensor, "_local_tensor", tensor), "untyped_storage", None)
     return None if storage is None else int(storage().data_ptr()) or None

@@ -119,7 +119,7 @@ def _batches(seen: Seen, start: int, first: Difference) -> str:
         one, other = whole.at(update), again.at(update - start)
         if one is None or other is None or one.batches == other.batches:
             continue
-        if one.batches == other.batches[: len(one.batches)]:
+        if one.batches and one.batches == other.batches[: len(one.batches)]:
             return f"{DECIDES}: {len(other.batches)} batches for update {update}, where the undisturbed run takes {len(one.batches)}"
         of = next((n for n, state in whole.after.items() if state.batches == other.batches), None)
         whose = "others than in the undisturbed run" if of is None else f"those of update {of}"
@@ -134,5 +134,5 @@ def _random(seen: Seen, start: int, first: Difference, name: str) -> str:
     saved = seen.killed[first.rank].at(start)
     known = set() if saved is None else {*saved.randoms.get(name, ()), saved.random.get(name, "")}
     if restored & known:
-        return f"{GUESSED}: the place in the data: the random state of {name} was restored, and drawn from otherwise since, as by a new iterator of a data loader: skip the batches that are done"
+        return f"{GUESSED}: the place in the data: the random state of {name} was restored, and drawn from otherwise since, as by a new iterator of a data loader: restore its order, and skip the batches that are done"
     return f"missing: the random state of {name}"

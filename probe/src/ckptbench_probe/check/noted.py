@@ -7,10 +7,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
 from ckptbench_probe.check import readers
+from ckptbench_probe.check.beside import memory
+from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.recorder import RECORDER, RESTORED, SAVED, own_rank
 from ckptbench_probe.check.state import digest, leaves, random_states
 from ckptbench_probe.engines.wrapping import argument, path_of
@@ -57,9 +59,10 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
     if path.endswith(DCP_FILE):
         return
     file = _file(os.path.abspath(path))
+    stepping = RECORDER.thread in (None, threading.get_ident())
     found = {
         f"{file}: {leaf}": digest(value)
-        for leaf, value in content()
+        for leaf, value in (content() if stepping else _copied(content()))
         if _is_array(value) and str(value.dtype) not in RANDOM_TYPES
     }
     save = PROCESS.saves.outermost
@@ -68,12 +71,18 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
         SAVED,
         save=save.id if save else None,
         path=os.path.abspath(path),
-        stepping=RECORDER.thread in (None, threading.get_ident()),
+        stepping=stepping,
         update=RECORDER.made,
         rank=own_rank(),
         tensors=found,
         random=random_states(),
     )
+
+
+def _copied(content: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """What a background thread is given, without what training changes meanwhile: of that, each update is compared by itself."""
+    live = {memory(one) for one in SEEN.tensors().values()} - {None}
+    return ((leaf, value) for leaf, value in content if memory(value) not in live)
 
 
 def _is_array(value: Any) -> bool:
