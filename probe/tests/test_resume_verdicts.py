@@ -149,11 +149,13 @@ def test_no_verdict_says_all_and_what_was_left_is_named() -> None:
     whole, killed, again = runs()
     whole.after[6].saved.update({"a.pt: w": "1", "b.pt: w": "2"})
     again.after[3].saved.update({"a.pt: w": "1"})
+    again.live.add("c.pt")
     found = judged(whole, killed, again, unread=("raw.bin",))
     assert found.lines == (
         "same from update 4 to 8, bit by bit: 2 tensors of model and optimizer, 1 that it saves, random states and learning rates of the one rank",
         "lost work: 2 updates, killed after update 5, resumed from 3",
         "not compared: b.pt (saved by one run only, or of other updates)",
+        "not compared: c.pt (written by a thread, without a copy, from what training changes)",
         "not compared: raw.bin (written by no engine that the probe knows)",
     )
 

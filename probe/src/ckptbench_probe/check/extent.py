@@ -14,6 +14,7 @@ NAMED = 3
 """That are named in one line."""
 LOOKED_AT = 4096
 """Bytes of a file: a text has no zero among them."""
+LIVE = "written by a thread, without a copy, from what training changes"
 RECORDS = "tfevents"
 """In the names of binary files that hold no state."""
 
@@ -55,6 +56,7 @@ def extent(whole: Ranks, again: Ranks, start: int, last: int, ignored: frozenset
         missed = alone, both.still(last) & seen
         for reason, names in _left(pairs, *missed, found, ignored):
             left.setdefault(reason, {}).update(dict.fromkeys(names))
+        left.setdefault(LIVE, {}).update(dict.fromkeys(sorted(one.live | other.live)))
     lines = tuple(f"{listed(names)} ({reason})" for reason, names in left.items() if names)
     return Extent(tensors, beside, saved, lines)
 

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Callable
 
 from ckptbench_probe.check import readers
@@ -60,10 +60,12 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
         return
     file = _file(os.path.abspath(path))
     stepping = RECORDER.thread in (None, threading.get_ident())
+    given = [(leaf, value) for leaf, value in content() if _is_array(value)]
+    live = set() if stepping else _live()
     found = {
         f"{file}: {leaf}": digest(value)
-        for leaf, value in (content() if stepping else _copied(content()))
-        if _is_array(value) and str(value.dtype) not in RANDOM_TYPES
+        for leaf, value in given
+        if str(value.dtype) not in RANDOM_TYPES and memory(value) not in live
     }
     save = PROCESS.saves.outermost
     RECORDER.saved = True
@@ -72,6 +74,7 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
         save=save.id if save else None,
         path=os.path.abspath(path),
         stepping=stepping,
+        live=file if any(memory(value) in live for _, value in given) else None,
         update=RECORDER.made,
         rank=own_rank(),
         tensors=found,
@@ -79,10 +82,9 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
     )
 
 
-def _copied(content: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """What a background thread is given, without what training changes meanwhile: of that, each update is compared by itself."""
-    live = {memory(one) for one in SEEN.tensors().values()} - {None}
-    return ((leaf, value) for leaf, value in content if memory(value) not in live)
+def _live() -> set[int | None]:
+    """What training changes meanwhile: a background save is not compared in it, as each update is compared by itself."""
+    return {memory(one) for one in SEEN.tensors().values()} - {None}
 
 
 def _is_array(value: Any) -> bool:

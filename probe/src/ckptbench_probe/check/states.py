@@ -58,6 +58,8 @@ class Rank:
     """Processes that were this rank."""
     restored: dict[str, set[str]] = field(default_factory=dict)
     """Random states that the program has set before its first update."""
+    live: set[str] = field(default_factory=set)
+    """Files that a thread has written from memory that training changes: they are not compared in that."""
     joined: dict[int, dict[str, str]] = field(default_factory=dict)
     """Of further optimizers, as the second one of a GAN: their tensors before their first step, by the updates made until then."""
 
@@ -104,6 +106,7 @@ def _fill(rank: Rank, events: list[Event]) -> None:
             state.ends.add(event["at_end"])
     for event in events:
         if event["event"] == SAVED:
+            rank.live |= {event["live"]} if event.get("live") else set()
             own = event["update"] if event["stepping"] else held_by(rank, event)
             if own in rank.after:
                 _add(rank.after[own].saved, event["tensors"])
