@@ -227,6 +227,12 @@ def test_a_random_state_that_was_restored_is_not_called_missing() -> None:
     found = judged(whole, killed, again)
     assert found.lines[1].startswith("perhaps missing: the place in the data: the random state of torch was restored")  # fmt: skip
     assert found.lines[2].startswith("that is guessed: --data")
+    for rank, start in ((whole, 0), (killed, 0), (again, START)):
+        for own, one in list(rank.after.items()):
+            rank.after[own] = replace(one, batches=(f"b{own + start}",))
+    found = judged(whole, killed, again, data=True)
+    assert found.lines[1].startswith("missing: the random state of torch at the first update: ")
+    assert "the batches are the same" in found.lines[1]
     again.restored["torch"] = {"another"}
     assert judged(whole, killed, again).lines[1] == "missing: the random state of torch"
 

@@ -44,9 +44,8 @@ def _known(seen: Seen, start: int, restored: Difference | None, first: Differenc
     elif not updates:
         yield from _passes(seen, start, first)
     for name in first.random:
-        line = _random(seen, start, first, name)
-        if not (batches and line.startswith(GUESSED)):
-            yield line
+        if not (batches and _is_restored(seen, start, first, name)):
+            yield _random(seen, start, first, name)
     if first.rates is not None:
         one, other = (", ".join(f"{rate:g}" for rate in sorted(set(r))) for r in first.rates)
         yield f"missing: the learning rate, of a scheduler or of the optimizer's groups: {other} instead of {one}"
@@ -66,7 +65,7 @@ def _unknown(seen: Seen, first: Difference) -> Iterator[str]:
         yield f"missing: {listed(first.tensors)}, or what it is made from: the probe sees it only after an update"
     elif any(own.begin is None for own in seen.again.values()):
         yield f"what is missing cannot be told, as the state at the resume is not seen; different are {listed(first.tensors)}"
-    elif any(state.batches for state in seen.whole[first.rank].after.values()):
+    elif _is_recorded(seen, first):
         yield f"{GUESSED}: gradients of an accumulation, or an option of the optimizer: what the model is given, the restored state, random states and learning rates are the same"
     else:
         yield f"{GUESSED}: the order of the data, or a random generator of the program's own, or gradients of an accumulation, or an option of the optimizer: the restored state, random states and learning rates are the same"
@@ -130,9 +129,20 @@ def _batches(seen: Seen, start: int, first: Difference) -> str:
 
 
 def _random(seen: Seen, start: int, first: Difference, name: str) -> str:
-    restored = seen.again[first.rank].restored.get(name, set())
+    if not _is_restored(seen, start, first, name):
+        return f"missing: the random state of {name}"
+    since = f"the random state of {name} was restored, and drawn from otherwise since, as by a new iterator of a data loader"
+    if _is_recorded(seen, first):
+        return f"missing: the random state of {name} at the first update: {since}, though the batches are the same: restore it once more when the iterator is made"
+    return f"{GUESSED}: the place in the data: {since}: restore its order, and skip the batches that are done"
+
+
+def _is_restored(seen: Seen, start: int, first: Difference, name: str) -> bool:
+    """Whether the program has set it, before its first update, to what it was at the update resumed from."""
     saved = seen.killed[first.rank].at(start)
     known = set() if saved is None else {*saved.randoms.get(name, ()), saved.random.get(name, "")}
-    if restored & known:
-        return f"{GUESSED}: the place in the data: the random state of {name} was restored, and drawn from otherwise since, as by a new iterator of a data loader: restore its order, and skip the batches that are done"
-    return f"missing: the random state of {name}"
+    return bool(known & seen.again[first.rank].restored.get(name, set()))
+
+
+def _is_recorded(seen: Seen, first: Difference) -> bool:
+    return any(state.batches for state in seen.whole[first.rank].after.values())
