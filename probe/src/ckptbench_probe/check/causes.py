@@ -131,10 +131,10 @@ def _batches(seen: Seen, start: int, first: Difference) -> str:
 def _random(seen: Seen, start: int, first: Difference, name: str) -> str:
     if not _is_restored(seen, start, first, name):
         return f"missing: the random state of {name}"
-    since = f"the random state of {name} was restored, and drawn from otherwise since, as by a new iterator of a data loader"
+    since = "was restored, and drawn from otherwise since, as by a new iterator of a data loader"
     if _is_recorded(seen, first):
-        return f"missing: the random state of {name} at the first update: {since}, though the batches are the same: restore it once more when the iterator is made"
-    return f"{GUESSED}: the place in the data: {since}: restore its order, and skip the batches that are done"
+        return f"missing: the random state of {name} at the first update: it {since}, though the batches are the same: restore it once more when the iterator is made"
+    return f"{GUESSED}: the place in the data: the random state of {name} {since}: restore its order, and skip the batches that are done"
 
 
 def _is_restored(seen: Seen, start: int, first: Difference, name: str) -> bool:

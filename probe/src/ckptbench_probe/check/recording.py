@@ -110,8 +110,9 @@ def _between() -> Now:
 
 
 def _after_torch(optimizer: Any) -> None:
-    """A session says itself what an update is."""
-    if not PROCESS.updates.by_session:
+    """Of the optimizer whose steps are updates. A session says itself what an update is."""
+    updates = PROCESS.updates
+    if not updates.by_session and updates.first_optimizer() is optimizer:
         flag = getattr(optimizer, "found_inf", None)
         RECORDER.updated(_torch(left_out=flag is not None and bool(float(flag))))
 
