@@ -47,6 +47,7 @@ class Training:
         self.done = 0
         self.end = UPDATES
         self.one_later = threading.Event()
+        self.saving: threading.Thread | None = None
 
     def update(self) -> None:
         self.optimizer.zero_grad()
@@ -66,7 +67,9 @@ class Training:
             else:
                 self.average[place].lerp_(one.detach(), 0.5)
         self.done += 1
-        self.one_later.set()
+        if self.saving is not None:
+            self.one_later.set()
+            self.saving.join()
 
     def batch(self) -> torch.Tensor:
         if not self.options.loader:
@@ -120,7 +123,10 @@ class Training:
             return
         if self.options.behind:
             self.one_later.clear()
-            threading.Thread(target=self.save_later, args=(deepcopy(self.parts()), path)).start()
+            self.saving = threading.Thread(
+                target=self.save_later, args=(deepcopy(self.parts()), path)
+            )
+            self.saving.start()
             return
         if self.options.average:
             self.save_average(folder)
