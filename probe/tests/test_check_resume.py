@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from probed import Bench, interpreters
 
-from ckptbench_probe.check.compare import Unknown, resumed_from
+from ckptbench_probe.check.alignment import Unknown, resumed_from
 from ckptbench_probe.check.processes import below
 from ckptbench_probe.check.states import Rank, State
 from ckptbench_probe.check.verdict import Seen, Verdict, judge
@@ -60,7 +60,7 @@ def test_a_training_that_names_its_state_is_checked(python: str, bench: Bench) -
     done = check(bench, "--kill-at", "6", "--", python, *rest)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[:2] == [
-        "same from update 5 to 12: all tensors, random states and learning rates of the one rank, bit by bit",
+        "same from update 5 to 12, bit by bit: 2 tensors of model and optimizer, random states and learning rates of the one rank",
         "lost work: 2 updates, killed after update 6, resumed from 4",
     ]
 
@@ -79,7 +79,7 @@ class Odd:
     done = check(bench, "--kill-at", "6", "--", sys.executable, "train.py", "{folder}")
     assert done.returncode == 2
     assert done.stdout.startswith(
-        "cannot tell: a part of the check is missing (_write: OddError: no bits)"
+        "cannot tell: a part of the check is missing (_digests: OddError: no bits)"
     )
 
 
@@ -112,7 +112,7 @@ def test_a_difference_after_the_kill_is_tried_a_second_time_without_one(bench: B
 def test_runs_end_at_the_last_update_that_is_compared(bench: Bench) -> None:
     done = check(bench, "--kill-at", "5", "--until", "7", *command(bench, SOUND))
     assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith("same from update 5 to 7:")
+    assert done.stdout.startswith("same from update 5 to 7, bit by bit:")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_state_that_cannot_be_read_is_told_with_its_reason(bench: Bench) -> No
     done = check(bench, "--kill-at", "6", "--", sys.executable, "train.py", "{folder}")
     assert done.returncode == 2
     assert "no state was seen" in done.stdout
-    assert "a part of a measurement is missing (_write: KeyError: 'numpy')" in done.stdout
+    assert "a part of a measurement is missing (_digests: KeyError: 'numpy')" in done.stdout
 
 
 def test_a_kill_after_the_end_is_refused(bench: Bench) -> None:
@@ -283,7 +283,9 @@ def test_a_save_that_is_finished_and_not_used_is_told() -> None:
     again = Rank(state(1, w="b"), {n: state(n + 1, w=w) for n, w in enumerate("bcde") if n}, 1)
     found = judged(whole, counted("a", "b", "c", "d"), again, saves={1: True, 2: True})
     assert found.code == 0
-    assert found.lines[0].startswith("same from update 2 to 4:")
+    assert found.lines[0].startswith(
+        "same from update 2 to 4, bit by bit: 1 tensor of model and optimizer, "
+    )
     assert found.lines[1] == "the save of update 2 was finished, and was not used"
 
 
@@ -292,7 +294,7 @@ def test_a_random_state_that_nobody_draws_from_is_no_difference() -> None:
     again = Rank(state(2, w="c"), {1: state(3, "other", w="d"), 2: state(4, "other", w="e")}, 1)
     found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
     assert found.code == 0
-    assert found.lines[-1].startswith("not restored: the random state of torch, from which no update has drawn")  # fmt: skip
+    assert found.lines[-2].startswith("not restored: the random state of torch, from which no update has drawn")  # fmt: skip
 
 
 def test_ranks_that_resume_from_different_updates_are_told() -> None:
@@ -343,8 +345,9 @@ def test_a_resumed_run_that_ends_early_is_not_the_same() -> None:
     again = Rank(state(2, w="c"), {1: state(3, w="d")}, 1)
     found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
     assert found.code == 1
-    assert found.lines[0].startswith("does not resume to the end: same from update 3 to 3")
-    assert found.lines[0].endswith("then it ended, where the undisturbed run went on to update 5")
+    assert found.lines[0].startswith(
+        "DIFFERENT: ends after 3 updates, where the undisturbed run went on to update 5; same from update 3 to 3, "
+    )
 
 
 def test_a_buffer_that_is_not_seen_at_the_resume_is_named_as_missing() -> None:

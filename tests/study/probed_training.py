@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench_probe.launcher import ARMED
-from ckptbench_probe.variables import CHECK
+from ckptbench_probe.variables import CHECK, DATA
 from tests.study.warm.environments import COLD, warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +31,7 @@ ARMED_BY = {
     "plain": {"PYTHONPATH": "", CHECK: ""},
     "run": {"PYTHONPATH": str(ARMED), CHECK: ""},
     "check resume": {"PYTHONPATH": str(ARMED), CHECK: "resume"},
+    "check resume --data": {"PYTHONPATH": str(ARMED), CHECK: "resume", DATA: "1"},
     "check saves": {"PYTHONPATH": str(ARMED), CHECK: "saves"},
 }
 """By verb of the probe: the variables with which it starts a process that it arms."""

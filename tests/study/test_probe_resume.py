@@ -21,8 +21,8 @@ KILL_AT, SAVED_AT = 5, 3
 LOST = f"lost work: {KILL_AT - SAVED_AT} updates, killed after update {KILL_AT}, resumed from {SAVED_AT}"
 
 
-def check(folder: Path, *command: str, kill_at: int = KILL_AT) -> Checked:
-    options = ["--kill-at", str(kill_at), "--timeout", "2"]
+def check(folder: Path, *command: str, kill_at: int = KILL_AT, data: bool = False) -> Checked:
+    options = ["--kill-at", str(kill_at), "--timeout", "2", *(["--data"] if data else [])]
     return checked(folder, "resume", *options, "--", *command)
 
 
@@ -43,7 +43,7 @@ def training(*options: str) -> list[str]:
 def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
     found = check(tmp_path, cold("pytorch"), str(RESUMING), "{folder}")
     assert found.lines[:-1] == [
-        "same from update 4 to 8: all tensors, random states and learning rates of the one rank, bit by bit",
+        "same from update 4 to 8, bit by bit: 27 tensors of model and optimizer, 1 beside them, 34 that it saves, random states and learning rates of the one rank",
         LOST,
     ]
     assert (found.report["exit_code"], found.report["resumed_from"]) == (0, 3)
@@ -57,33 +57,33 @@ def test_a_sound_training_is_the_same(tmp_path: Path) -> None:
     [
         (
             "random",
-            "SILENTLY DIFFERENT from update 4 on (rank 0): 18 of 27 tensors, rng different (torch), lr same; resumed from 3",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 18 of 27 tensors, 1 beside them, rng different (torch), lr same; resumed from 3",
             "missing: the random state of torch",
         ),
         (
             "data",
-            "SILENTLY DIFFERENT from update 4 on (rank 0): 20 of 27 tensors, rng same, lr same; resumed from 3",
-            "missing: the order of the data, or a random generator of the program's own",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 20 of 27 tensors, 1 beside them, rng same, lr same; resumed from 3",
+            "perhaps missing: the order of the data, or a random generator of the program's own",
         ),
         (
             "scheduler",
-            "SILENTLY DIFFERENT from update 5 on (rank 0): 6 of 27 tensors, rng same, lr different; resumed from 3",
+            "SILENTLY DIFFERENT from update 5 on (rank 0): 6 of 27 tensors, 1 beside them, rng same, lr different; resumed from 3",
             "missing: the learning rate, of a scheduler or of the optimizer's groups: 0.09 instead of 0.06561",
         ),
         (
             "optimizer",
-            "SILENTLY DIFFERENT from update 4 on (rank 0): 24 of 27 tensors, rng same, lr ",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 24 of 27 tensors, 1 beside them, rng same, lr ",
             "missing: the restored state is already different at the resume: 18 of 24 tensors, all slots of the optimizer",
         ),
         (
             "model",
-            "SILENTLY DIFFERENT from update 4 on (rank 0): 21 of 27 tensors, rng same, lr same; resumed from 3",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 21 of 27 tensors, 1 beside them, rng same, lr same; resumed from 3",
             "missing: the restored state is already different at the resume: 6 of 24 tensors, none a slot of the optimizer",
         ),
         (
             "average",
-            "SILENTLY DIFFERENT from update 6 on (rank 0): 0 of 27 tensors, 6 tensors that it saves, rng same, lr same; resumed from 3",
-            "missing: what the program saves beside its model: partial.pt: average.0, ",
+            "SILENTLY DIFFERENT from update 4 on (rank 0): 0 of 27 tensors, 1 beside them, rng same, lr same; resumed from 3",
+            "missing: what lives beside the model is already different at the resume: average.0",
         ),
     ],
 )
@@ -95,6 +95,67 @@ def test_what_is_not_restored_is_named(
     assert found.lines[0].startswith(first)
     assert found.lines[1].startswith(reason)
     assert LOST in found.lines
+
+
+@pytest.mark.frameworks("pytorch")
+@pytest.mark.parametrize("engine", ["safetensors", "numpy", "pickle", "thread"])
+def test_an_average_that_is_lost_is_seen_in_its_file(engine: str, tmp_path: Path) -> None:
+    """Its arrays are of NumPy: no object of PyTorch has them."""
+    found = check(tmp_path, *training("--average", engine))
+    assert found.report["exit_code"] == 1
+    assert found.lines[0] == "SILENTLY DIFFERENT from update 6 on (rank 0): 0 of 27 tensors, 6 tensors that it saves, rng same, lr same; resumed from 3"  # fmt: skip
+    assert found.lines[1].startswith("missing: what the program saves beside its model: average.")
+
+
+@pytest.mark.frameworks("pytorch")
+def test_a_resume_that_makes_its_epochs_again_ends_too_late(tmp_path: Path) -> None:
+    found = check(tmp_path, *training("--missing", "epochs"))
+    assert found.report["exit_code"] == 1
+    assert found.lines[0].startswith("DIFFERENT: ends after 11 updates in place of 8; same from update 4 to 8, ")  # fmt: skip
+
+
+@pytest.mark.frameworks("pytorch")
+@pytest.mark.parametrize("options", [[], ["--fused"]])
+def test_runs_are_aligned_by_updates_that_a_scaler_lets_be_made(
+    options: list[str], tmp_path: Path
+) -> None:
+    """The third batch was the second update. A fused optimizer is called for the first batch, too, and does nothing."""
+    options = ["--scaler", *options]
+    lost = check(tmp_path / "lost", *training(*options, "--missing", "scaler"))
+    assert lost.report["exit_code"] == 1
+    assert lost.lines[0].startswith("SILENTLY DIFFERENT from update 3 on (rank 0): ")
+    assert lost.lines[0].endswith("resumed from 2")
+    assert lost.lines[1] == "missing: the state of the scaler, or what else decides whether an update is made: the resumed run left out 1 update more than the undisturbed one"  # fmt: skip
+    kept = check(tmp_path / "kept", *training(*options))
+    assert (kept.report["exit_code"], kept.report["resumed_from"]) == (0, 2)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_weights_that_are_clamped_after_each_update_are_found_again(tmp_path: Path) -> None:
+    """SGD counts no updates: what tells the one resumed from is the state that was saved."""
+    found = check(tmp_path, *training("--clamp", "--optimizer", "sgd"))
+    assert (found.report["exit_code"], found.report["resumed_from"]) == (0, 3)
+    assert found.report["restored"] is None
+
+
+@pytest.mark.frameworks("pytorch")
+def test_a_loader_that_begins_anew_is_told_from_a_lost_random_state(tmp_path: Path) -> None:
+    guessed = check(tmp_path / "guessed", *training("--loader"))
+    assert "rng different (torch)" in guessed.lines[0]
+    assert guessed.lines[1].startswith("perhaps missing: the place in the data: the random state of torch was restored, ")  # fmt: skip
+    assert "--data" in guessed.lines[2]
+    python = warm("pytorch", "check resume --data")
+    known = check(tmp_path / "known", python, str(RESUMING), "{folder}", "--loader", data=True)
+    assert known.lines[1].startswith("missing: the place in the data: the model is given other batches in update 4: ")  # fmt: skip
+    assert not any("guessed" in line for line in known.lines)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_a_save_counts_at_the_update_whose_state_it_holds(tmp_path: Path) -> None:
+    """A thread begins to write it when one update more is made."""
+    found = check(tmp_path, *training("--behind"))
+    assert found.report["exit_code"] == 0
+    assert found.lines[1:-1] == [LOST]
 
 
 @pytest.mark.frameworks("pytorch")
@@ -122,7 +183,7 @@ def test_examples_of_two_ranks_are_the_same(example: str, tmp_path: Path) -> Non
         tmp_path, *torchrun(warm("pytorch", "check resume"), script, *options), kill_at=11
     )
     assert found.report["exit_code"] == 0, found.lines
-    assert "random states and learning rates of 2 ranks, bit by bit" in found.lines[0]
+    assert found.lines[0].endswith("random states and learning rates of 2 ranks")
     # The save of update 10 waits for that of 5, and may be cut off itself.
     assert found.report["resumed_from"] in ((10,) if example == "gpt_ddp" else (5, 10))
     assert updates(found, "killed") == [11, 11]

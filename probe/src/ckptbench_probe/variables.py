@@ -15,6 +15,10 @@ CHECK = "CKPTBENCH_PROBE_CHECK"
 """What `ckptbench-probe check` looks at in each process: a key of `check.armed.CHECKS`. Not set in a plain `run`."""
 END_AT = "CKPTBENCH_PROBE_END_AT"
 """Updates after which a rank ends the training by SIGKILL, in `check resume`."""
+END_BEFORE = "CKPTBENCH_PROBE_END_BEFORE"
+"""Updates after which a rank ends the training as it begins the next one: what it saves after the last of them is seen."""
+DATA = "CKPTBENCH_PROBE_DATA"
+"""Whether `check resume` records what the model is given, as `1`."""
 
 RANKS = (
     ("RANK", "WORLD_SIZE"),

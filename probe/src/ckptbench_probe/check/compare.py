@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ckptbench_probe.check.state import SLOT
 from ckptbench_probe.check.states import Rank, State
 
 Ranks = dict[int, Rank]
+Beside = dict[str, set[str]]
+"""Digests of what lives beside the model, by name."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,12 @@ class Difference:
 
     saved: tuple[str, ...] = ()
     """What both have saved there, and differs, by file and name."""
+    beside: tuple[str, ...] = ()
+    """What lives beside the model in both, and differs."""
 
     @property
     def state(self) -> bool:
-        return bool(self.tensors or self.saved) or self.rates is not None
+        return bool(self.tensors or self.saved or self.beside) or self.rates is not None
 
 
 def names_that_differ(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
@@ -43,6 +46,24 @@ def saved_that_differ(one: State, other: State) -> set[str]:
     return {name for name in one.saved.keys() & other.saved if one.saved[name] != other.saved[name]}
 
 
+def beside_that_differ(one: Beside, other: Beside) -> set[str]:
+    """Several tensors may have one name, and one of the runs may have more of them."""
+    return {
+        name
+        for name in one.keys() & other.keys()
+        if not (one[name] <= other[name] or other[name] <= one[name])
+    }
+
+
+def _tensors_that_differ(one: State, other: State) -> tuple[str, ...]:
+    """After the update, or before the next one."""
+    names = dict.fromkeys(names_that_differ(one.tensors, other.tensors))
+    if one.ends and one.ends == other.ends:
+        first, second = one.before_next, other.before_next
+        names.update(dict.fromkeys(n for n in first if second.get(n, first[n]) != first[n]))
+    return tuple(names)
+
+
 def difference_at(
     update: int,
     rank: int,
@@ -51,19 +72,27 @@ def difference_at(
     *,
     drawn: Iterable[str] = (),
     ignored: frozenset[str] = frozenset(),
+    beside: Iterable[str] = (),
 ) -> Difference | None:
-    """`drawn`: random states that count."""
+    """`drawn`: random states that count; where nothing else differs, what was drawn did not matter. `beside`: what differs of that."""
     random = names_that_differ(one.random, other.random)
     found = Difference(
         update,
         rank,
-        names_that_differ(one.tensors, other.tensors),
+        _tensors_that_differ(one, other),
         len({**one.tensors, **other.tensors}),
         tuple(name for name in random if name in drawn),
         None if one.rates == other.rates else (one.rates, other.rates),
         tuple(sorted(saved_that_differ(one, other) - ignored)),
+        tuple(sorted(set(beside) - ignored)),
     )
-    return found if found.state or found.random else None
+    return found if found.state else None
+
+
+def last_of_both(one: Ranks, other: Ranks, start: int) -> int:
+    """The last update that all ranks have in both runs."""
+    last = min(max(one[rank].after) for rank in one)
+    return min([last, *(start + max(other[rank].after) for rank in one)])
 
 
 def first_difference(
@@ -74,13 +103,13 @@ def first_difference(
     ignored: frozenset[str] = frozenset(),
     until: int | None = None,
 ) -> tuple[Difference | None, int]:
-    """Of the earliest update at which any rank differs, that of its first rank; and the last update that all ranks have in both runs.
+    """Of the earliest update at which any rank differs, that of its first rank; and the last update that is compared.
 
-    `start`: the update of `one` after which `other` begins; at 0, their begins are compared too. `ignored`: random states, and names of what is saved.
+    `start`: the update of `one` after which `other` begins; at 0, their begins are compared too. `ignored`: random states, and names of what is saved or lives beside.
     """
-    last = min(max(one[rank].after) for rank in one)
-    last = min([last, *(start + max(other[rank].after) for rank in one)])
+    last = last_of_both(one, other, start)
     last = last if until is None else min(last, until)
+    beside = {rank: sides(one[rank], other[rank], start) for rank in one}
     for update in range(start, last + 1):
         for rank in one:
             first, second = one[rank].at(update), other[rank].at(update - start)
@@ -89,10 +118,110 @@ def first_difference(
             if update == start + 1:
                 first = _as_far_as(first, second)
             drawn = drawn_from(one[rank], start, update) - ignored
-            found = difference_at(update, rank, first, second, drawn=drawn, ignored=ignored)
+            found = difference_at(
+                update,
+                rank,
+                first,
+                second,
+                drawn=drawn,
+                ignored=ignored,
+                beside=beside[rank].different(update, both=True),
+            )
             if found is not None:
                 return found, last
-    return None, last
+    return _left_behind(one, beside, start, last, ignored), last
+
+
+def _left_behind(
+    one: Ranks, beside: dict[int, Sides], start: int, last: int, ignored: frozenset[str]
+) -> Difference | None:
+    """What lives beside the model, and is updated in one run only, as it was lost: by the last update it may still have become the same."""
+    for rank, both in beside.items():
+        seen: set[str] = set()
+        for update in range(last, start, -1):
+            first = one[rank].at(update)
+            names = both.different(update, until=last) - seen - ignored
+            seen |= both.compared(update)
+            if names and first is not None:
+                of = len(first.tensors)
+                return Difference(update, rank, (), of, (), None, (), tuple(sorted(names)))
+    return None
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What lives beside the model in two runs. Updates are those of the first."""
+
+    one: dict[int, Beside]
+    other: dict[int, Beside]
+    comparable: frozenset[int]
+    """Updates of which both were seen at the same moment."""
+
+    def compared(self, update: int) -> set[str]:
+        if update not in self.comparable:
+            return set()
+        return self.one[update].keys() & self.other[update].keys()
+
+    def moved(self, until: int, *, both: bool = False) -> set[str]:
+        """What has changed since the resume, in either run or in both."""
+        first, second = _moved(self.one, until), _moved(self.other, until)
+        return first & second if both else first | second
+
+    def still(self, until: int) -> set[str]:
+        """What differs, and has not changed."""
+        names = (
+            beside_that_differ(self.one[update], self.other[update])
+            for update in self.comparable
+            if update <= until
+        )
+        return set().union(*names) - self.moved(until)
+
+    def different(self, update: int, *, until: int | None = None, both: bool = False) -> set[str]:
+        """Of what has changed: what has not may be what a save left there."""
+        if update not in self.comparable:
+            return set()
+        names = beside_that_differ(self.one[update], self.other[update])
+        return names & self.moved(update if until is None else until, both=both)
+
+
+def sides(one: Rank, other: Rank, start: int) -> Sides:
+    first = {n: state for n, state in _states(one) if n >= start}
+    second = {n + start: state for n, state in _states(other)}
+    comparable = {n for n in first.keys() & second.keys() if first[n].ends == second[n].ends}
+    if start:
+        comparable.discard(start)
+    return Sides(_own(first), _own(second), frozenset(comparable))
+
+
+def _states(rank: Rank) -> Iterable[tuple[int, State]]:
+    if rank.begin is not None:
+        yield 0, rank.begin
+    yield from rank.after.items()
+
+
+def _own(states: dict[int, State]) -> dict[int, Beside]:
+    """Where several tensors have one name, without those that do not change meanwhile, as a checkpoint that was loaded and is still there."""
+    return {
+        update: {
+            name: set(one) - _still(states, update, name) or set(one)
+            for name, one in state.beside.items()
+        }
+        for update, state in states.items()
+    }
+
+
+def _still(states: dict[int, State], update: int, name: str) -> set[str]:
+    around = [states[n].beside.get(name) for n in (update - 1, update + 1) if n in states]
+    values = [set(one) for one in around if one is not None]
+    return set.intersection(*values) if values else set()
+
+
+def _moved(states: dict[int, Beside], until: int) -> set[str]:
+    seen: dict[str, list[set[str]]] = {}
+    for update, beside in states.items():
+        for name, values in beside.items() if update <= until else ():
+            seen.setdefault(name, []).append(values)
+    return {name for name, values in seen.items() if any(one != values[0] for one in values)}
 
 
 def _as_far_as(state: State, seen: State) -> State:
@@ -114,94 +243,15 @@ def drawn_from(rank: Rank, start: int, end: int) -> set[str]:
 
 
 def unseeded_in(one: Ranks, other: Ranks, until: int) -> frozenset[str]:
-    """Random states, and what is saved, that differ at any update of two undisturbed runs: the program does not seed them."""
+    """Random states, and what is saved or lives beside the model, that differ at any update of two undisturbed runs: the program does not seed them."""
     names: set[str] = set()
     for rank in one.keys() & other.keys():
+        both = sides(one[rank], other[rank], 0)
         for update in range(until + 1):
+            if update in both.comparable:
+                names |= beside_that_differ(both.one[update], both.other[update])
             first, second = one[rank].at(update), other[rank].at(update)
             if first is not None and second is not None:
                 names.update(names_that_differ(first.random, second.random))
                 names.update(saved_that_differ(first, second))
     return frozenset(names)
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """Why the update that a run has resumed from cannot be told."""
-
-    odd: bool
-    """Whether its state is that of no update at all, rather than that of several."""
-
-
-def resumed_from(killed: Rank, again: Rank) -> int | Unknown:
-    """The update of the killed run whose state this run began with. 0: the killed run's own begin.
-
-    By the number of updates that the state itself has, as AdamW's slot `step`; without it, by the update that has most of its tensors.
-    """
-    if again.begin is None:
-        return _by_first_update(killed, again)
-    if again.begin.step:
-        counted = _of_step(killed, again.begin.step)
-        if counted is not None:
-            return counted
-    return _best(dict(_states(killed)), again.begin)
-
-
-def _by_first_update(killed: Rank, again: Rank) -> int | Unknown:
-    """Where the state before the first update cannot be seen."""
-    first = again.after[min(again.after)]
-    if first.step is None:
-        found = _best(killed.after, first)
-        return found if isinstance(found, Unknown) else found - 1
-    if first.step == killed.after[min(killed.after)].step:
-        return 0
-    before = _of_step(killed, first.step - 1)
-    return Unknown(odd=True) if before is None else before
-
-
-def _states(rank: Rank) -> Iterable[tuple[int, State]]:
-    if rank.begin is not None:
-        yield 0, rank.begin
-    yield from rank.after.items()
-
-
-def _of_step(killed: Rank, step: int) -> int | None:
-    return next((update for update, state in killed.after.items() if state.step == step), None)
-
-
-def _best(states: dict[int, State], own: State) -> int | Unknown:
-    """Where several have as many of its tensors, the one that has no others."""
-    shared = {
-        update: sum(state.tensors.get(name) == value for name, value in own.tensors.items())
-        for update, state in states.items()
-    }
-    most = max(shared.values(), default=0)
-    if most == 0:
-        return Unknown(odd=True)
-    best = [update for update, count in shared.items() if count == most]
-    if len(best) > 1:
-        best = [update for update in best if _restored(states[update], own) == own.tensors]
-    return best[0] if len(best) == 1 else Unknown(odd=False)
-
-
-def _restored(saved: State, own: State) -> dict[str, str]:
-    """Those tensors of a saved state that belong to the parameters of a state that was restored: the begin has only the first optimizer's."""
-    parameters = {name.partition(SLOT)[0] for name in own.tensors}
-    return {
-        name: value
-        for name, value in saved.tensors.items()
-        if name.partition(SLOT)[0] in parameters
-    }
-
-
-def restored_difference(killed: Ranks, again: Ranks, start: int) -> Difference | None:
-    """Between the state that each rank began with and that of the killed run at the update resumed from, as far as the first optimizer has it."""
-    for rank, own in again.items():
-        saved = killed[rank].at(start)
-        if own.begin is None or saved is None:
-            continue
-        tensors = _restored(saved, own.begin)
-        names = names_that_differ(tensors, own.begin.tensors)
-        if names:
-            return Difference(start, rank, names, len({**tensors, **own.begin.tensors}), (), None)
-    return None

@@ -50,10 +50,14 @@ def set_aside(output: Path | None, name: str) -> None:
         _aside(output, name)
 
 
+def aside(output: Path, name: str) -> Path:
+    return output.with_name(f"{output.name}-{name}")
+
+
 def _aside(output: Path, name: str) -> Path | None:
     if not output.exists():
         return None
-    target = output.with_name(f"{output.name}-{name}")
+    target = aside(output, name)
     try:
         output.rename(target)
     except OSError as error:

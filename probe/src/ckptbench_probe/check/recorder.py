@@ -1,29 +1,38 @@
-"""Write the digests of a training's state after each update, and end the training by SIGKILL after the one that END_AT names.
+"""Write the digests of a training's state after each update, and end the training by SIGKILL after the one that END_AT or END_BEFORE names.
 
-The state before the first update of a process is written as well: it is what was restored.
+The state before the first update of a process is written as well: it is what was restored. So is what has changed between two updates, and after the last one.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 from ckptbench_probe.check.processes import PAUSE_S, end_below
-from ckptbench_probe.check.state import digest, random_states
+from ckptbench_probe.check.state import SLOT, digest, random_states
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
-from ckptbench_probe.variables import END_AT, Seat, seat
+from ckptbench_probe.variables import END_AT, END_BEFORE, Seat, seat
 
 BEGIN, UPDATED, SAVED = "state_at_begin", "state_after_update", "state_in_save"
+BETWEEN = "state_before_update"
+"""Before the next update, or at the end of the process."""
+RESTORED = "random_state_restored"
 ENDED = "ended-by-check"
 """File that rank 0 leaves when it ends itself; those of other ranks have their number behind it."""
 WAITS_S = 60.0
 """For other ranks, at most."""
+MOST_OPTIMIZERS = 4
+"""Whose state at their first step is written."""
+STEP = f"{SLOT}step"
 
 
 @dataclass(frozen=True)
@@ -36,48 +45,162 @@ class Now:
     """Updates since the training began, across restarts, where the state tells."""
     random: dict[str, Any] = field(default_factory=dict)
     """Random states of the framework, beside those that every process has."""
+    left_out: bool = False
+    """Whether a scaler has told the optimizer to leave this update out."""
+
+
+Beside = Callable[[bool], "dict[str, list[str]]"]
+"""The digests of what lives beside the model, by name. Called with whether to look for what is new, which takes a tenth of a second."""
+
+
+def _no_beside(_: bool) -> dict[str, list[str]]:
+    return {}
 
 
 class Recorder:
+    """Counts the updates that were made: one that a scaler leaves out, or that changes nothing, is none."""
+
     def __init__(self) -> None:
+        self.made = 0
+        self.saved = False
+        """Since the last look beside the model."""
+        self.backwards = 0
+        self.batches: list[str] = []
+        """Digests of what the model was given since the last update; empty where nothing records it."""
+        self.thread: int | None = None
+        """That updates."""
         self._begun = False
-        self._recorded = 0
+        self._done = 0
+        self._open = False
+        """Whether an update was made whose state before the next one is not written yet."""
+        self._looks = 0
+        self._joined: set[int] = set()
+        self._digests: dict[str, str] = {}
+        self._last: tuple[Callable[[], Now], Beside] | None = None
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
-        self._begun, self._recorded = False, 0
+        self.made, self.backwards, self.saved, self.batches = 0, 0, False, []
+        self._begun, self._done, self._open, self._looks = False, 0, False, 0
+        self._digests, self._last, self.thread, self._joined = {}, None, None, set()
+
+    def before(
+        self,
+        begin: Callable[[], Now],
+        now: Callable[[], Now],
+        beside: Beside = _no_beside,
+        who: int = 0,
+    ) -> None:
+        """Before each update. `begin`: the state before the first one, or before that of a further optimizer, which is `who`."""
+        if self._open and self.made >= _limit(END_BEFORE):
+            self._between(now, beside, at_end=False)
+            _end(PROCESS.trace.folder)
+        is_new = who not in self._joined
+        self._joined.add(who)
+        if not self._begun:
+            self._begun, self.thread = True, threading.get_ident()
+            self._at_begin(begin(), beside)
+            self._see_the_end(now, beside)
+        elif self._open:
+            self._between(now, beside, at_end=False)
+        if is_new and self.made and len(self._joined) <= MOST_OPTIMIZERS:
+            self._joins(begin)
 
     @harmless
-    def begin(self, now: Now) -> None:
-        if not self._begun:
-            self._begun = True
-            _write(BEGIN, 0, now)
+    def _at_begin(self, now: Now, beside: Beside) -> None:
+        self._digests = _digests(now)
+        self._write(BEGIN, now, self._digests, beside=harmless(beside)(self._looks_now()) or {})
 
-    def updated(self, update: int, now: Now) -> None:
-        """`update`: done by this process."""
-        if update <= self._recorded:
+    @harmless
+    def _joins(self, begin: Callable[[], Now]) -> None:
+        now = begin()
+        self._write(BEGIN, now, _digests(now))
+
+    def updated(self, now: Now) -> None:
+        """An update has ended."""
+        done = PROCESS.updates.done
+        if done <= self._done:
             return
-        self._begun = True
-        self._recorded = update
-        harmless(_write)(UPDATED, update, now)
+        self._begun, self._done, self.thread = True, done, threading.get_ident()
+        if now.left_out:
+            return
+        digests = harmless(_digests)(now)
+        if digests is not None and self._changes_nothing(digests):
+            return
+        self.made += 1
+        self._open = True
+        if digests is not None:
+            self._digests = digests
+            harmless(self._write)(
+                UPDATED, now, digests, done=done, backwards=self.backwards, batches=self.batches
+            )
+        self.batches = []
         PROCESS.updates.write()
-        if update >= int(os.environ.get(END_AT) or update + 1):
+        if self.made >= min(_limit(END_AT), _limit(END_BEFORE) + 1):
             _end(PROCESS.trace.folder)
 
+    def _changes_nothing(self, digests: dict[str, str]) -> bool:
+        """As of an optimizer that counts its steps, and has not: no parameter had a gradient, or a fused kernel has left it out."""
+        trained = {name.partition(SLOT)[0] for name in digests if name.endswith(STEP)}
+        own = [name for name in digests if name.partition(SLOT)[0] in trained]
+        return bool(own) and all(self._digests.get(name) == digests[name] for name in own)
 
-def _write(event: str, update: int, now: Now) -> None:
-    PROCESS.trace.write(
-        event,
-        update=update,
-        rank=own_rank(),
-        step=now.step,
-        tensors={name: digest(tensor) for name, tensor in now.tensors},
-        random={
-            **random_states(),
-            **{name: digest(state) for name, state in now.random.items()},
-        },
-        rates=now.rates,
-    )
+    @harmless
+    def _between(self, now: Callable[[], Now], beside: Beside, *, at_end: bool) -> None:
+        self._open = False
+        found = _digests(now())
+        changed = {name: one for name, one in found.items() if self._digests.get(name) != one}
+        self._digests.update(changed)
+        PROCESS.trace.write(
+            BETWEEN,
+            update=self.made,
+            rank=own_rank(),
+            tensors=changed,
+            beside=harmless(beside)(self._looks_now() or at_end) or {},
+            at_end=at_end,
+        )
+
+    def _looks_now(self) -> bool:
+        """At the first updates of a process, and after each save."""
+        self._looks += 1
+        due, self.saved = self.saved or self._looks <= 3, False
+        return due
+
+    def _see_the_end(self, now: Callable[[], Now], beside: Beside) -> None:
+        if self._last is None:
+            atexit.register(self._at_exit)
+            util = sys.modules.get("multiprocessing.util")
+            if util is not None:  # its children end without `atexit`
+                util.Finalize(None, self._at_exit, exitpriority=1)
+        self._last = (now, beside)
+
+    def _at_exit(self) -> None:
+        """What the program still has of its state then."""
+        if self._open and self._last is not None:
+            self._between(*self._last, at_end=True)
+
+    def _write(self, event: str, now: Now, digests: dict[str, str], **more: Any) -> None:
+        PROCESS.trace.write(
+            event,
+            update=self.made,
+            rank=own_rank(),
+            step=now.step,
+            tensors=digests,
+            random={
+                **random_states(),
+                **{name: digest(state) for name, state in now.random.items()},
+            },
+            rates=now.rates,
+            **more,
+        )
+
+
+def _digests(now: Now) -> dict[str, str]:
+    return {name: digest(tensor) for name, tensor in now.tensors}
+
+
+def _limit(variable: str) -> float:
+    return float(os.environ.get(variable) or "inf")
 
 
 def own_rank() -> int:

@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import functools
 import os
-import re
+import sys
 import threading
-from typing import Any, Callable
+from typing import Any
 
+from ckptbench_probe.check import noted
+from ckptbench_probe.check.beside import Beside
 from ckptbench_probe.check.optimizers import SEEN, around_steps
-from ckptbench_probe.check.recorder import RECORDER, SAVED, Now, own_rank
+from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import digest
 from ckptbench_probe.check.trees import leaves
-from ckptbench_probe.engines.wrapping import argument, path_of
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
+from ckptbench_probe.variables import DATA
+
+BESIDE = Beside(SEEN)
 
 
 def patch(name: str, module: Any) -> None:
-    """Of each framework, what is called around an update."""
+    """Of each framework, what is called around an update, and what saves."""
     if name == "torch.optim.optimizer":
         around_steps(_before_torch, _after_torch)
+        noted.random_restores()
+        if os.environ.get(DATA):
+            _record_batches()
+    elif name == "torch.autograd":
+        _count_backwards(module)
     elif name == "torch.serialization":
-        module.save = _noted(module.save)
+        noted.torch_save(module)
+    elif name == "safetensors.torch":
+        noted.safetensors(module)
+    elif name == "torch.distributed.checkpoint.state_dict_saver":
+        noted.dcp(module)
+    elif name in ("lightning.fabric.plugins.io.torch_io", "lightning_fabric.plugins.io.torch_io"):
+        noted.lightning(module)
+    elif name == "keras.src.models.model":
+        noted.keras(module)
     elif name == "keras.src.callbacks.callback_list":
         from ckptbench_probe.check import recording_keras
 
@@ -33,48 +50,77 @@ def patch(name: str, module: Any) -> None:
         recording_orbax.patch(module)
 
 
-def _noted(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A program saves what it needs to go on, also what no optimizer shows, as an average of the weights."""
+def _count_backwards(module: Any) -> None:
+    """A pass within a pass, as of recomputation, is none."""
+    original = module.backward
+    local = threading.local()
 
     @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:
-        note(args, kwargs)
-        return original(*args, **kwargs)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if getattr(local, "inside", False):
+            return original(*args, **kwargs)
+        RECORDER.backwards += 1
+        local.inside = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            local.inside = False
+
+    module.backward = backward
+
+
+def _record_batches() -> None:
+    """Of the outermost module that is called in training, what it is given."""
+    hooks = sys.modules["torch.nn.modules.module"]
+    local = threading.local()
 
     @harmless
-    def note(args: Any, kwargs: Any) -> None:
-        path = path_of(argument(args, kwargs, 1, "f"))
-        if path is not None and threading.get_ident() == PROCESS.updates.thread:
-            _write_saved(os.path.basename(path), argument(args, kwargs, 0, "obj"))
+    def before(module: Any, args: Any) -> None:
+        local.depth = getattr(local, "depth", 0) + 1
+        if local.depth == 1 and module.training:
+            kwargs = sys._getframe(1).f_locals.get("kwargs", {})  # PyTorch does not hand them on
+            harmless(_batch)([args, kwargs])
 
-    return save
+    def after(module: Any, args: Any, result: Any) -> None:
+        local.depth = max(0, getattr(local, "depth", 0) - 1)
+
+    hooks.register_module_forward_pre_hook(before)
+    hooks.register_module_forward_hook(after, always_call=True)
 
 
-def _write_saved(name: str, content: Any) -> None:
-    """Numbers in the name of a file may be those of an update or of a process. Tensors of whole numbers may be random states, which are compared by themselves."""
-    file = re.sub(r"\d+", "#", name)
-    found = {
-        f"{file}: {leaf}": digest(value)
-        for leaf, value in leaves(content)
-        if hasattr(value, "is_floating_point") and value.is_floating_point()
-    }
-    PROCESS.trace.write(SAVED, update=PROCESS.updates.done, rank=own_rank(), tensors=found)
+def _batch(given: Any) -> None:
+    found = [digest(one) for _, one in leaves(given) if hasattr(one, "data_ptr")]
+    if found:
+        RECORDER.batches.append(digest(tuple(found)))
 
 
 def _before_torch(optimizer: Any) -> None:
     """Not of a step that is no update, which only prepares an optimizer: its state is restored after it."""
-    if not PROCESS.updates.by_session:
-        RECORDER.begin(Now(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step()))
+    if PROCESS.updates.by_session:
+        return
+    harmless(noted.formats)()
+
+    def begin() -> Now:
+        return Now(SEEN.tensors(optimizer).items(), SEEN.rates(), SEEN.step())
+
+    RECORDER.before(begin, _between, BESIDE.digests, id(optimizer))
 
 
-def _after_torch(_: Any) -> None:
-    """A session says itself what an update is."""
-    if not PROCESS.updates.by_session:
-        RECORDER.updated(PROCESS.updates.done, _torch())
+def _between() -> Now:
+    """Without buffers, which the model has filled before the update that is to come."""
+    return Now(SEEN.tensors(buffers=False).items())
 
 
-def _torch() -> Now:
-    return Now(SEEN.tensors().items(), SEEN.rates(), SEEN.step())
+def _after_torch(optimizer: Any) -> None:
+    """Of the optimizer whose steps are updates. A session says itself what an update is."""
+    updates = PROCESS.updates
+    if not updates.by_session and updates.first_optimizer() is optimizer:
+        flag = getattr(optimizer, "found_inf", None)
+        RECORDER.updated(_torch(left_out=flag is not None and bool(float(flag))))
+
+
+def _torch(*, left_out: bool = False) -> Now:
+    return Now(SEEN.tensors().items(), SEEN.rates(), SEEN.step(), left_out=left_out)
 
 
 def stepped(state: Any, update: int | None) -> None:
@@ -82,6 +128,6 @@ def stepped(state: Any, update: int | None) -> None:
     if state is not None:
         from ckptbench_probe.check.trees import arrays
 
-        RECORDER.updated(PROCESS.updates.done, Now(arrays(state), step=update))
+        RECORDER.updated(Now(arrays(state), step=update))
     elif SEEN.alive():
-        RECORDER.updated(PROCESS.updates.done, _torch())
+        RECORDER.updated(_torch())

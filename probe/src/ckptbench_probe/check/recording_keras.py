@@ -9,7 +9,6 @@ from typing import Any
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import SLOT
 from ckptbench_probe.harmless import harmless, say
-from ckptbench_probe.process import PROCESS
 
 GENERATOR = "seed_generator_state"
 """In the path of a variable that is a random state."""
@@ -35,12 +34,12 @@ def patch(module: Any) -> None:
 
 def _begin(model: Any) -> None:
     if _seen(model):
-        RECORDER.begin(_now(model))
+        RECORDER.before(lambda: _now(model), lambda: _now(model))
 
 
 def _updated(model: Any) -> None:
     if _seen(model):
-        RECORDER.updated(PROCESS.updates.done, _now(model))
+        RECORDER.updated(_now(model))
 
 
 def _seen(model: Any) -> bool:

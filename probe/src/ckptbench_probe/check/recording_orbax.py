@@ -9,7 +9,6 @@ from typing import Any
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.trees import arrays
 from ckptbench_probe.harmless import harmless
-from ckptbench_probe.process import PROCESS
 
 
 def patch(module: Any) -> None:
@@ -26,7 +25,7 @@ def patch(module: Any) -> None:
 def _updated(step: int, given: list[Any]) -> None:
     found = dict(pair for argument in given for pair in given_arrays(argument))
     if found:
-        RECORDER.updated(PROCESS.updates.done, Now(found.items(), step=int(step)))
+        RECORDER.updated(Now(found.items(), step=int(step)))
 
 
 def given_arrays(argument: Any) -> Iterator[tuple[str, Any]]:

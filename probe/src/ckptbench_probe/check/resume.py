@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import folders
 from ckptbench_probe.check.compare import Ranks
+from ckptbench_probe.check.extent import unread
 from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.runs import run as run_once
-from ckptbench_probe.check.states import ranks, saves
+from ckptbench_probe.check.states import paths, ranks, saves
 from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Seen, Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError, run_name
 from ckptbench_probe.reading import whole_lines
+from ckptbench_probe.variables import DATA, END_AT, END_BEFORE
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -61,6 +63,11 @@ def add(verbs: Verbs) -> None:
         type=Path,
         metavar="FOLDER",
         help="for checkpoints, where it is fixed in the program: it is renamed between the runs",
+    )
+    own.add_argument(
+        "--data",
+        action="store_true",
+        help="record what the model is given too: tells the place in the data from random states (PyTorch)",
     )
     own.add_argument(
         "--timeout",
@@ -109,20 +116,20 @@ class Plan:
     limit_s: float | None
     folder: Path
     """Of this check."""
+    data: bool = False
 
-    def run(
-        self, name: str, *, end_at: int, limit_s: float | None, checkpoints: str | None = None
-    ) -> Ended:
+    def run(self, name: str, *, limit_s: float | None, checkpoints: str | None = None) -> Ended:
         """`checkpoints`: the run whose folder it goes on in."""
         command = self.again if checkpoints else self.command
         own = self.folder / f"checkpoints-{checkpoints or name}"
         print(f"{TOLD}{name} run ...", file=sys.stderr, flush=True)
+        told = {END_AT: str(self.kill_at)} if name == KILLED else {END_BEFORE: str(self.until)}
         ended = run_once(
             folders.placed(command, own),
             self.folder / name,
             check="resume",
-            end_at=end_at,
             limit_s=limit_s,
+            told={**told, DATA: "1" if self.data else ""},
         )
         if name != KILLED:
             folders.set_aside(self.output, f"{self.folder.name}-{name}")
@@ -184,11 +191,11 @@ def _plan(options: argparse.Namespace) -> Plan:
     folder = (options.folder / run_name()).resolve()
     folder.mkdir(parents=True)
     limit_s = options.timeout * 60 if options.timeout else None
-    return Plan(command, again, options.kill_at, until, output, limit_s, folder)
+    return Plan(command, again, options.kill_at, until, output, limit_s, folder, options.data)
 
 
 def _check(plan: Plan) -> Verdict:
-    undisturbed = plan.run(UNDISTURBED, end_at=plan.until, limit_s=plan.limit_s)
+    undisturbed = plan.run(UNDISTURBED, limit_s=plan.limit_s)
     if undisturbed.failed:
         return cannot_tell(f"the undisturbed run {undisturbed.reason()}")
     whole = ranks(undisturbed.folder)
@@ -196,7 +203,7 @@ def _check(plan: Plan) -> Verdict:
     if obstacle is not None:
         return cannot_tell(obstacle)
     limit_s = plan.limit_s or SLOWER * undisturbed.took_s + LEAST_LIMIT_S
-    killed = plan.run(KILLED, end_at=plan.kill_at, limit_s=limit_s)
+    killed = plan.run(KILLED, limit_s=limit_s)
     if not killed.at_update:
         reason = killed.reason() if killed.failed else "it ended before"
         return cannot_tell(
@@ -207,7 +214,7 @@ def _check(plan: Plan) -> Verdict:
         return cannot_tell(
             f"of {len(whole)} ranks, {len(until_then)} had done an update when the training was killed: choose a larger --kill-at"
         )
-    again = plan.run(RESUMED, end_at=plan.until, limit_s=limit_s, checkpoints=KILLED)
+    again = plan.run(RESUMED, limit_s=limit_s, checkpoints=KILLED)
     return judge(
         Seen(
             whole,
@@ -216,9 +223,21 @@ def _check(plan: Plan) -> Verdict:
             plan.kill_at,
             saves(killed.folder),
             again.reason() if again.failed else None,
-            repeat=lambda: ranks(plan.run(REPEATED, end_at=plan.until, limit_s=limit_s).folder),
+            repeat=lambda: ranks(plan.run(REPEATED, limit_s=limit_s).folder),
+            whole_ended=not undisturbed.at_update,
+            again_ended=not again.at_update,
+            unread=unread(_checkpoints(plan), {*paths(killed.folder), *paths(again.folder)}),
+            data=plan.data,
+            until=plan.until,
         )
     )
+
+
+def _checkpoints(plan: Plan) -> Path:
+    """Where the resumed run has left its own."""
+    if plan.output is None:
+        return plan.folder / f"checkpoints-{KILLED}"
+    return folders.aside(plan.output, f"{plan.folder.name}-{RESUMED}")
 
 
 def _obstacle(whole: Ranks, plan: Plan, told: str) -> str | None:

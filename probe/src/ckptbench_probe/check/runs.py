@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from ckptbench_probe.check.processes import (
 )
 from ckptbench_probe.check.recorder import ENDED
 from ckptbench_probe.launcher import NOT_EXECUTABLE, NOT_FOUND, CannotStartError, environment
-from ckptbench_probe.variables import CHECK, END_AT
+from ckptbench_probe.variables import CHECK
 
 GRACE_S = 10.0
 """For a launcher, as torchrun and srun, to end after its ranks."""
@@ -59,14 +59,19 @@ class Ended:
 
 
 def run(
-    command: list[str], folder: Path, *, check: str, end_at: int, limit_s: float | None
+    command: list[str],
+    folder: Path,
+    *,
+    check: str,
+    limit_s: float | None,
+    told: Mapping[str, str],
 ) -> Ended:
-    """The command, whose standard output and error go to the log in the folder. Raises CannotStartError."""
+    """The command, whose standard output and error go to the log in the folder. `told`: variables of its processes. Raises CannotStartError."""
     folder.mkdir(parents=True)
     variables = {
         **environment(os.environ, folder, folder.name),
         CHECK: check,
-        END_AT: str(end_at),
+        **told,
     }
     started = time.monotonic()
     adopt_orphans()

@@ -89,7 +89,7 @@ class Optimizers:
         found = (known() for known in self._known)
         return [optimizer for optimizer in found if optimizer is not None]
 
-    def tensors(self, of: Any = None) -> dict[str, Any]:
+    def tensors(self, of: Any = None, *, buffers: bool = True) -> dict[str, Any]:
         """Parameters and slots by name: of one optimizer, else of all, with the buffers of their models, and with parameters that no optimizer has.
 
         A parameter whose model is not found is named by its group and its place, `0.3`; of a second optimizer, `1:0.3`.
@@ -104,13 +104,14 @@ class Optimizers:
         if of is None:
             for number, root in enumerate(root() for root in self._roots):
                 if root is not None:
-                    self._add_all(found, number, root)
+                    self._add_all(found, number, root, buffers=buffers)
         return found
 
-    def _add_all(self, found: dict[str, Any], number: int, root: Any) -> None:
+    def _add_all(self, found: dict[str, Any], number: int, root: Any, *, buffers: bool) -> None:
         """Of a model, what is not found yet. A second buffer of the same name has the number of its model and its whole name."""
-        for whole, tensor in [*root.named_parameters(), *root.named_buffers()]:
-            name = self._names.get(id(tensor), _bare(whole))
+        more = root.named_buffers() if buffers else ()
+        for whole, tensor in [*root.named_parameters(), *more]:
+            name = self._names.get(id(tensor), bare(whole))
             if found.setdefault(name, tensor) is not tensor:
                 found[f"{number}:{_escaped(whole)}"] = tensor
 
@@ -167,9 +168,9 @@ def _names(parameters: list[Any]) -> tuple[dict[int, str], list[weakref.ref[Any]
     names: dict[int, str] = {}
     for number, (_, named, _) in enumerate(found):
         taken = set(names.values())
-        often = Counter(_bare(name) for name, _ in named)
+        often = Counter(bare(name) for name, _ in named)
         for whole, key in named:
-            name = _bare(whole) if often[_bare(whole)] == 1 else _escaped(whole)
+            name = bare(whole) if often[bare(whole)] == 1 else _escaped(whole)
             names.setdefault(key, f"{number}:{name}" if name in taken else name)
     return names, [weakref.ref(root) for _, _, root in found]
 
@@ -184,7 +185,7 @@ def _outermost_modules() -> list[Any]:
     return [each for each in modules if id(each) not in inner and "_modules" in each.__dict__]
 
 
-def _bare(name: str) -> str:
+def bare(name: str) -> str:
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
     return _escaped(name)

@@ -5,22 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
+from ckptbench_probe.check.alignment import (
+    Unknown,
+    joined_difference,
+    restored_difference,
+    resumed_from,
+)
+from ckptbench_probe.check.causes import causes
 from ckptbench_probe.check.compare import (
     Difference,
     Ranks,
-    Unknown,
+    drawn_from,
     first_difference,
     names_that_differ,
-    restored_difference,
-    resumed_from,
     unseeded_in,
 )
-from ckptbench_probe.check.state import SLOT
+from ckptbench_probe.check.extent import Extent, extent, listed
 
 SAME, DIFFERENT, CANNOT_TELL = "same", "different", "cannot tell"
 EXIT_CODES = {SAME: 0, DIFFERENT: 1, CANNOT_TELL: 2}
-NAMED = 3
-"""Tensors that are named on the screen."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,20 @@ class Seen:
     again: Ranks
     kill_at: int
     saves: dict[int, bool]
-    """Of the killed run, by the updates done before each: whether it was finished."""
+    """Of the killed run, by the update whose state each holds: whether it was finished."""
     failure: str | None
     """How the run that was started again has failed, as in "failed: exit code 1"."""
     repeat: Callable[[], Ranks]
     """A second undisturbed run, made if it is needed."""
+    whole_ended: bool = False
+    """Whether the undisturbed run came to its own end."""
+    again_ended: bool = False
+    unread: tuple[str, ...] = ()
+    """Files that no engine was seen to write."""
+    data: bool = False
+    """Whether it is recorded what the model is given."""
+    until: int | None = None
+    """The last update that is compared."""
 
 
 def cannot_tell(reason: str) -> Verdict:
@@ -136,8 +148,12 @@ def _began_again(seen: Seen) -> Verdict:
 
 
 def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
+    first, last = first_difference(
+        seen.whole, seen.again, start=start, ignored=unseeded, until=seen.until
+    )
     restored = restored_difference(seen.killed, seen.again, start)
-    first, last = first_difference(seen.whole, seen.again, start=start, ignored=unseeded)
+    if restored is None and first is not None:
+        restored = joined_difference(seen.whole, seen.again, start, first.update)
     known: dict[str, Any] = {"resumed_from": start, "compared_until": last, "restored": restored}
     after = (*_lost(seen, start), *_failed(seen))
     if first is None and last <= start:
@@ -146,21 +162,17 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
             (f"no update could be compared after the resume from {start}", *after),
             **known,
         )
-    ended = min(max(own.after) for own in seen.whole.values())
+    end = _end(seen, start)
     if first is None:
-        same = f"from update {start + 1} to {last}: all tensors, random states and learning rates of {_ranks(seen)}, bit by bit"
+        found = extent(seen.whole, seen.again, start, last, unseeded)
+        same, left = _same(seen, found, start, last), _not_compared(seen, found, last)
         if seen.failure is not None:
-            return Verdict(
-                DIFFERENT,
-                (f"does not resume to the end: same {same}; after that it fails or hangs", *after),
-                **known,
-            )
-        if last < ended:
-            line = f"does not resume to the end: same {same}; then it ended, where the undisturbed run went on to update {ended}"
-            return Verdict(DIFFERENT, (line, *after), **known)
-        return Verdict(
-            SAME, (f"same {same}", *after, *_undrawn(seen, start, last, unseeded)), **known
-        )
+            line = f"does not resume to the end: {same}; after that it fails or hangs"
+            return Verdict(DIFFERENT, (line, *after, *left), **known)
+        if end:
+            return Verdict(DIFFERENT, (f"DIFFERENT: {end}; {same}", *after, *left), **known)
+        unrestored = _unrestored(seen, start, last, unseeded)
+        return Verdict(SAME, (same, *after, *unrestored, *left), **known)
     if first.update > seen.kill_at:
         repeated = seen.repeat()
         if repeated.keys() != seen.whole.keys():
@@ -169,7 +181,38 @@ def _compared(seen: Seen, start: int, unseeded: frozenset[str]) -> Verdict:
         if unlike is not None:
             return _irreproducible(unlike)
     line = f"SILENTLY DIFFERENT from update {first.update} on (rank {first.rank}): {_counts(first)}; resumed from {start}"
-    return Verdict(DIFFERENT, (line, *_causes(seen, restored, first), *after), first=first, **known)
+    why = causes(seen, start, restored, first)
+    return Verdict(DIFFERENT, (line, *why, *([end] if end else ()), *after), first=first, **known)
+
+
+def _end(seen: Seen, start: int) -> str:
+    """Where the two runs end after different numbers of updates."""
+    if seen.failure is not None:
+        return ""
+    whole = min(max(own.after) for own in seen.whole.values())
+    again = start + min(max(own.after) for own in seen.again.values())
+    if seen.whole_ended and (again != whole or not seen.again_ended):
+        more = "" if seen.again_ended else "more than "
+        return f"ends after {more}{again} updates in place of {whole}"
+    if again < whole:
+        return f"ends after {again} updates, where the undisturbed run went on to update {whole}"
+    return ""
+
+
+def _same(seen: Seen, found: Extent, start: int, last: int) -> str:
+    parts = [f"{found.tensors} tensor{'' if found.tensors == 1 else 's'} of model and optimizer"]
+    parts += [f"{found.beside} beside them"] if found.beside else []
+    parts += [f"{found.saved} that it saves"] if found.saved else []
+    return f"same from update {start + 1} to {last}, bit by bit: {', '.join(parts)}, random states and learning rates of {_ranks(seen)}"
+
+
+def _not_compared(seen: Seen, found: Extent, last: int) -> tuple[str, ...]:
+    left = [*found.not_compared]
+    if seen.unread:
+        left.append(f"{listed(seen.unread)} (written by no engine that the probe knows)")
+    if not seen.whole_ended:
+        left.append(f"what comes after update {last} (--until)")
+    return tuple(f"not compared: {one}" for one in left)
 
 
 def _ranks(seen: Seen) -> str:
@@ -179,59 +222,9 @@ def _ranks(seen: Seen) -> str:
 def _counts(found: Difference) -> str:
     random = f"different ({', '.join(found.random)})" if found.random else "same"
     rates = "same" if found.rates is None else "different"
+    beside = f", {len(found.beside)} beside them" if found.beside else ""
     saved = f", {len(found.saved)} tensors that it saves" if found.saved else ""
-    return f"{len(found.tensors)} of {found.of} tensors{saved}, rng {random}, lr {rates}"
-
-
-def _causes(seen: Seen, restored: Difference | None, first: Difference) -> tuple[str, ...]:
-    """What comes earlier may be the reason of what comes later, so it is told first."""
-    found = []
-    if restored is not None:
-        found.append(
-            f"missing: the restored state is already different at the resume: {_parts(restored)}"
-        )
-    if first.random:
-        found.append(f"missing: the random state of {', '.join(first.random)}")
-    if first.rates is not None:
-        one, other = (", ".join(f"{rate:g}" for rate in sorted(set(r))) for r in first.rates)
-        found.append(
-            f"missing: the learning rate, of a scheduler or of the optimizer's groups: {other} instead of {one}"
-        )
-    if not found and not first.tensors:
-        found.append(f"missing: what the program saves beside its model: {_listed(first.saved)}")
-    elif not found and _unseen_at_begin(seen, first):
-        found.append(
-            f"missing: {_names(first)}, or what it is made from: the probe sees it only after an update"
-        )
-    elif not found and any(own.begin is None for own in seen.again.values()):
-        found.append(
-            f"what is missing cannot be told, as the state at the resume is not seen; different are {_names(first)}"
-        )
-    elif not found:
-        found.append(
-            "missing: the order of the data, or a random generator of the program's own, or gradients of an accumulation, or an option of the optimizer: the restored state, random states and learning rates are the same"
-        )
-    return tuple(found)
-
-
-def _parts(found: Difference) -> str:
-    slots = [name for name in found.tensors if SLOT in name]
-    kinds = {0: "none a slot of the optimizer", len(found.tensors): "all slots of the optimizer"}
-    return f"{len(found.tensors)} of {found.of} tensors, {kinds.get(len(slots), f'{len(slots)} of them slots of the optimizer')} ({_names(found)})"
-
-
-def _unseen_at_begin(seen: Seen, first: Difference) -> bool:
-    """As buffers, which the model fills before the first update."""
-    begin = seen.again[first.rank].begin
-    return begin is not None and begin.tensors.keys().isdisjoint(first.tensors)
-
-
-def _names(found: Difference) -> str:
-    return _listed(found.tensors)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    return f"{len(found.tensors)} of {found.of} tensors{beside}{saved}, rng {random}, lr {rates}"
 
 
 def _lost(seen: Seen, start: int) -> tuple[str, ...]:
@@ -248,23 +241,29 @@ def _lost(seen: Seen, start: int) -> tuple[str, ...]:
 
 
 def _lost_work(seen: Seen, start: int) -> str:
-    return f"lost work: {seen.kill_at - start} updates, killed after update {seen.kill_at}, resumed from {start}"
+    lost = seen.kill_at - start
+    return f"lost work: {lost} update{'' if lost == 1 else 's'}, killed after update {seen.kill_at}, resumed from {start}"
 
 
 def _failed(seen: Seen) -> tuple[str, ...]:
     return () if seen.failure is None else (f"the run that was started again {seen.failure}",)
 
 
-def _undrawn(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:
-    """Random states that differ, though nothing has drawn from them meanwhile."""
+def _unrestored(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:
+    """Random states that differ, though nothing that depends on them has meanwhile."""
     names: set[str] = set()
+    drawn: set[str] = set()
     for rank, own in seen.again.items():
         one, other = seen.whole[rank].at(last), own.at(last - start)
         if one is not None and other is not None:
             names.update(names_that_differ(one.random, other.random))
-    names -= unseeded
-    if not names:
-        return ()
-    return (
-        f"not restored: the random state of {', '.join(sorted(names))}, from which no update has drawn; a later draw would differ",
+            drawn |= drawn_from(seen.whole[rank], start, last)
+    texts = (
+        (names & drawn, "which the training draws from, though nothing that was compared differs"),
+        (names - drawn, "from which no update has drawn; a later draw would differ"),
+    )
+    return tuple(
+        f"not restored: the random state of {', '.join(sorted(found - unseeded))}, {text}"
+        for found, text in texts
+        if found - unseeded
     )
