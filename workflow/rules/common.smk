@@ -44,7 +44,8 @@ wildcard_constraints:
 @functools.cache
 def of_clone(path):
     """The path of a file of ckptbench. As a module of another workflow it does not lie in the working folder."""
-    return os.path.relpath(CLONE / path)
+    near = os.path.relpath(CLONE / path)
+    return str(CLONE / path) if near.startswith("-") else near  # it is no option
 
 
 # What Snakemake has no public way for: how it was called, and which jobs it has given up.
@@ -106,7 +107,8 @@ def plan():
     if not IS_OWN:
         from ckptbench.config.planning import plan_study
 
-        return plan_study(config, get_config_files(), Path(DATASETS))
+        command_line = workflow.config_settings.config
+        return plan_study(config, get_config_files(), Path(DATASETS), command_line)
     from ckptbench.own.planning import plan_own
     from ckptbench.own.surroundings import given_to
 

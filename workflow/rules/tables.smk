@@ -63,12 +63,12 @@ rule decide:
     params:
         choices=CHOICES,
         rates=get_rates_folder,
-        numbers=[f"--numbers {shlex.quote(path)}" for path in get_numbers()],
+        numbers=[f"--numbers={shlex.quote(path)}" for path in get_numbers()],
         content=get_sha256,
     message:
         "how often to checkpoint"
     shell:
-        "python {input.script} --tables results/tables --rates {params.rates:q} {params.numbers}"
+        "python {input.script} --tables results/tables --rates={params.rates:q} {params.numbers}"
         " --choices {params.choices:q} --log {log}"
 
 
@@ -97,7 +97,7 @@ rule write_decision_page:
     message:
         "the page to ask what if"
     shell:
-        "python {input.script} --tables results/tables --rates {params.rates:q}"
+        "python {input.script} --tables results/tables --rates={params.rates:q}"
         " --choices {params.choices:q} --answer {input.answer} --output {output} --log {log}"
 
 
