@@ -25,7 +25,7 @@ def main(options: argparse.Namespace) -> None:
     if options.numbers:
         costs, checked = read_given(options.numbers), VALIDATION.rows([])
     else:
-        study = read_tables(options.tables, COST_TABLES)
+        study = read_tables(options.tables, COST_TABLES, set_aside=True)
         costs, checked = decision_costs(study), validation(study)
     for line in left_out(costs, choices):
         log.warning("%s", line)

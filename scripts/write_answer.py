@@ -15,7 +15,7 @@ from ckptbench.report.answer.study import study_text
 
 def main(options: argparse.Namespace) -> None:
     names = DECISION if options.given else (*DECISION, *STUDY_TABLES)
-    tables = read_tables(options.tables, ANSWERED if options.own else names)
+    tables = read_tables(options.tables, ANSWERED if options.own else names, set_aside=True)
     text = (own_text if options.own else study_text)(tables, str(options.tables))
     write_text(options.output, text)
 

@@ -315,7 +315,10 @@ def test_the_script_refuses_runs_of_another_training_and_of_another_dataset(tmp_
 
 def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
     pd.DataFrame({"run": ["a"]}).to_parquet(tmp_path / "runs.parquet")
-    with pytest.raises(RunFolderError, match=r"runs.parquet: not the table .*collect the runs"):
+    with pytest.raises(
+        RunFolderError,
+        match=r"runs.parquet: damaged, or of another version: .*; remove it and collect the runs",
+    ):
         read_tables(tmp_path, COLLECTED)
 
 
