@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from ckptbench.analysis.tables.registry import EVERY
+from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import file_sha256
@@ -18,6 +18,7 @@ from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import check_input, shell_prefix
 from ckptbench.common.remedies import blame
 from ckptbench.config.failed import FailedJob, advice
+from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.planning import check_source
 from ckptbench.config.sources import sources_of
 
@@ -149,6 +150,10 @@ CELLS = {cell.id: cell for cell in cells}
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
+# Of which config results are, by the kind of mark that lies beside the tables: a mark of another config is missed, and all is made
+# again. A report is refused without them.
+MARKS, WORDS, REPORTED = {}, "", [Path(ANSWER)]
+
 CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 
 
@@ -169,6 +174,15 @@ def get_tables_folder(wildcards):
     return TABLES_FOLDER
 
 
+def get_mark(kind):
+    """The mark of this kind, where the study has one."""
+    return (
+        [str(mark_path(Path(TABLES_FOLDER), kind, MARKS[kind]))]
+        if kind in MARKS
+        else []
+    )
+
+
 def get_figures(names):
     return expand(
         f"{RESULTS}/figures/{{figure}}.{{format}}",
@@ -186,9 +200,25 @@ def as_reported(table):
     return report(
         f"{TABLES_FOLDER}/{table}.csv",
         caption=f"../report/table_{table}.rst",
-        category="Tables",
+        category=in_report("Tables", [table]),
         labels={"table": table},
     )
+
+
+def in_report(category, tables):
+    """The category of a result that is made from these tables. Snakemake asks for it only when it makes a report, and has no other
+    way to refuse one."""
+    is_of_runs = not CONFIG.decision.numbers or not {*tables} <= {*DECIDED}
+    wanted = {
+        kind: mark for kind, mark in MARKS.items() if is_of_runs or kind == OF_DECISION
+    }
+
+    def get_category(wildcards):
+        if told := refusal(Path(TABLES_FOLDER), wanted, WORDS, REPORTED):
+            sys.exit(told)
+        return category
+
+    return get_category
 
 
 def get_rates_folder(wildcards):

@@ -31,6 +31,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--given": {"action": "store_true", "help": "the costs are a user's, of no study"},
     "--own": {"action": "store_true", "help": "the tables are of an own training"},
     "--output": {"type": Path, "required": True, "help": "the file to write"},
+    "--mark": {"type": Path, "help": "file that says of which config the tables are"},
+    "--words": {"default": "", "help": "what it says"},
     "--parent": {
         "type": int,
         "default": os.getppid(),
