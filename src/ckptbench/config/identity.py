@@ -45,7 +45,7 @@ def in_words(mark: str, config: StudyConfig, files: Sequence[Path], runs: int) -
     """One sentence: the digest, the files, the number of runs, and every setting of runs that is not the default."""
     own, usual = config.model_dump(mode="json"), StudyConfig().model_dump(mode="json")
     settings = "; ".join(
-        f"{name} {_shown(value)}"
+        f"{name} {_shown(value, name)}"
         for section in ("matrix", "training")
         for name, value in own[section].items()
         if value != usual[section][name]
@@ -54,13 +54,23 @@ def in_words(mark: str, config: StudyConfig, files: Sequence[Path], runs: int) -
     return shorten(f"Config {mark} ({named}): {runs} runs; {settings}", LETTERS, placeholder=" ...")
 
 
-def _shown(value: object) -> str:
-    return ", ".join(map(_shown, value)) if isinstance(value, list) else str(value)
+def _shown(value: object, name: str) -> str:
+    if isinstance(value, list):
+        return ", ".join(_shown(each, name) for each in value)
+    text = str(value)
+    if name == "interval":  # as a config writes it
+        return f"{text[1:]} steps" if text.startswith("s") else text.removeprefix("e")
+    return text
 
 
 def mark_path(tables: Path, kind: str, mark: str) -> Path:
     """The file that says of which config the tables in the folder are. Its name is enough for a workflow to miss it."""
     return tables / f"{kind}-{mark}.json"
+
+
+def _name(words: str) -> str:
+    """`config 3f2a91c7 (config/config.yaml)`, of the sentence that begins with it."""
+    return words.partition(": ")[0].replace("Config", "config", 1)
 
 
 @contextmanager
@@ -100,9 +110,7 @@ def refusal(
         if mark_path(tables, kind, mark).exists():
             continue
         others = [path.stem for path in sorted(tables.glob(f"{kind}-*.json"))]
-        theirs = config_of(tables) or "unknown"
-        found = (
-            f"of another config ({theirs})" if others else "of an earlier version, or unfinished"
-        )
-        return f"{tables} is {found}, and the report was asked for with {words}: start the workflow with this config first, or name theirs"
+        theirs = _name(config_of(tables)) or "another config"
+        found = f"of {theirs}" if others else "unfinished, or of an earlier version"
+        return f"{tables} is {found}, and the report is to be of {_name(words)}: start the workflow with this config first, or name the other"
     return None
