@@ -9,6 +9,10 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from ckptbench.common.foreign import own_packages_first
+
+own_packages_first()  # before pandas and pydantic
+
 from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError
