@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import subprocess
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from run_folders import cell
 
 from ckptbench.common import remedies, scripting
 from ckptbench.common.files import write_json
@@ -19,6 +21,7 @@ from ckptbench.launch.watched import LogFollower, Watched
 from ckptbench.runs.events import End
 from ckptbench.runs.recorder import Recorder
 
+ROOT = Path(__file__).resolve().parents[2]
 PLACE = Path("/no/such/place")
 REMEDIES = {
     errno.ENOSPC: "MB are free on /: free some",
@@ -196,17 +199,41 @@ def test_a_link_to_nothing_is_named_wherever_it_stands_in_a_path(
     Path("results").symlink_to("more")
     Path("more").symlink_to("/nowhere/results")
     path = Path("results") / below
-    made = "that folder" if below else "it"
-    words = f"results is a link to /nowhere/results, which is not there: make {made}, or remove the link"
+    words = "results is a link to /nowhere/results, which is not there: make that folder, or remove the link"
     with pytest.raises(OSError, match="exist") as caught:
         path.mkdir(parents=True, exist_ok=True)
     assert blame(caught.value, path) == words
     assert blame(caught.value, path, "name another") == f"{words}, or name another"
-    with pytest.raises(OSError, match="No such file|exist") as caught:
+    with pytest.raises(OSError, match=r"No such file|exist") as caught:
         path.write_text("x")
     told = in_one_line(caught.value)
     assert told is not None
     assert told.endswith(f"{words}, and start again")
+
+
+def test_checkpoints_go_to_no_other_disk_than_that_which_a_link_names(tmp_path: Path) -> None:
+    """The place of a scratch that is gone must not be made again on the disk of the system."""
+    (tmp_path / "scratch").symlink_to(tmp_path / "gone" / "ck")
+    files = {name: str(tmp_path / name) for name in ("dataset", "environment", "lock", "runs")}
+    options = {
+        **files,
+        "cell": json.dumps(cell().to_json()),
+        "training": "{}",
+        "checkpoints": str(tmp_path / "scratch"),
+    }
+    command = [
+        sys.executable,
+        "scripts/train_cell.py",
+        *(f"--{name}={value}" for name, value in options.items()),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("LaunchError: no checkpoint can be written to ")
+    assert line.endswith(
+        f"scratch is a link to {tmp_path}/gone/ck, which is not there: make that folder, or remove the link"
+    )
+    assert not (tmp_path / "gone").exists()
 
 
 def test_other_errors_of_logging_are_still_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip

@@ -20,7 +20,7 @@ from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import check_input, shell_prefix
-from ckptbench.common.remedies import blame
+from ckptbench.common.remedies import blame, lost_link
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.planning import check_source
@@ -129,6 +129,9 @@ def plan():
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
 # process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
 try:
+    for place in (".snakemake", ".environments", "results"):
+        if lost := lost_link(place):
+            raise WorkflowError(lost)
     check_source(CLONE)
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan()

@@ -170,7 +170,7 @@ def lost_link(place: AnyPath) -> str | None:
     path = Path(place)
     for each in (path, *path.parents):
         if os.path.islink(each) and not os.path.exists(each):
-            made = "it" if each == path else "that folder"
+            made = "its folder" if each == path and path.suffix else "that folder"
             return f"{each} {LOST} {os.path.realpath(each)}, which is not there: make {made}, or remove the link"
     return None
 
