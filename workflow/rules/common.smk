@@ -15,7 +15,7 @@ own_packages_first()  # before pandas and pydantic
 
 from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
-from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
@@ -35,6 +35,7 @@ RESULTS = "results/own" if IS_OWN else "results"
 RUNS = f"{RESULTS}/runs"
 TABLES_FOLDER = f"{RESULTS}/tables"
 LOGS = f"{RESULTS}/logs"
+SEALS = f"{RUNS}/{{cell}}/seal.json"
 STUDY = f"{RESULTS}/study.json"
 ANSWER = f"{RESULTS}/answer.txt"
 DATASETS = "results/datasets"
@@ -107,6 +108,16 @@ def get_failed():
     ]
 
 
+def check_paths():
+    """Raises ConfigError where Snakemake would look for outputs elsewhere than commands write them."""
+    for path in (ANSWER, SEALS.format(cell="x"), ".environments/x/ready.json"):
+        if (other := workflow.modifier.path_modifier.replace_prefix(path)) != path:
+            raise ConfigError(
+                f"as a module ckptbench writes {path}, and this workflow would look for {other}: leave out prefix and replace_prefix; "
+                "to keep results apart, run in a folder of their own (--directory)"
+            )
+
+
 def plan():
     """The config and its cells, of the study that the config asks for."""
     if not IS_OWN:
@@ -133,11 +144,13 @@ try:
         if lost := lost_link(place):
             raise WorkflowError(lost)
     check_source(CLONE)
+    check_paths()
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan()
-    FAILURE_FILES = read_failure_files(
-        Path(CONFIG.decision.rates), CONFIG.decision.rate
-    )
+    # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
+    is_named = "rates" in CONFIG.decision.model_fields_set
+    RATES = CONFIG.decision.rates if is_named else of_clone(CONFIG.decision.rates)
+    FAILURE_FILES = read_failure_files(Path(RATES), CONFIG.decision.rate)
     FAILURE_LOGS = [
         str(path.parent / file.log)
         for path, (file, _) in FAILURE_FILES.items()
@@ -229,7 +242,7 @@ def in_report(category, tables):
 
 
 def get_rates_folder(wildcards):
-    return CONFIG.decision.rates
+    return RATES
 
 
 def get_failure_rates():
