@@ -25,6 +25,7 @@ def main(options: argparse.Namespace) -> None:
         )
     asked = Asked(
         training=dataclasses.asdict(study.training),
+        listed=study.listed,
         datasets=_digests(options.datasets, {cell.dataset for cell in study.cells}),
     )
     folders = [options.runs / cell.id for cell in study.cells]

@@ -180,6 +180,11 @@ def write_study():
         StudyRecord(
             cells=tuple(CELLS.values()),
             training=CONFIG.training_of_cells(),
+            listed={
+                cell.id: [failure.to_json() for failure in CONFIG.failures_of(cell)]
+                for cell in CELLS.values()
+                if cell.failure_list
+            },
             resume=CONFIG.resume,
             keep_after_run=CONFIG.checkpoints.keep_after_run,
             run_minutes=CONFIG.limits.run_minutes,
