@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> None:
     )
     folders = [options.runs / cell.id for cell in study.cells]
     tables = collect(folders, asked)
-    with marking(options.mark, options.words):
+    with marking(options.mark, study.words):
         write_tables(options.tables, tables)
 
 
@@ -43,7 +43,7 @@ def _digests(folder: Path, names: set[str]) -> dict[str, str]:
 if __name__ == "__main__":
     sys.exit(
         run(
-            parser_of(__doc__, "--study", "--runs", "--tables", "--datasets", "--mark", "--words"),
+            parser_of(__doc__, "--study", "--runs", "--tables", "--datasets", "--mark"),
             main,
         )
     )

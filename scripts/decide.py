@@ -31,16 +31,14 @@ def main(options: argparse.Namespace) -> None:
     for line in left_out(costs, choices):
         log.warning("%s", line)
     tables = {**decide(costs, rates, choices), "validation": checked}
-    with marking(options.mark, options.words):
+    with marking(options.mark):
         write_tables(options.tables, tables)
 
 
 if __name__ == "__main__":
     sys.exit(
         run(
-            parser_of(
-                __doc__, "--tables", "--rates", "--choices", "--numbers", "--mark", "--words"
-            ),
+            parser_of(__doc__, "--tables", "--rates", "--choices", "--numbers", "--mark"),
             main,
         )
     )

@@ -180,6 +180,7 @@ def write_study():
         StudyRecord(
             cells=tuple(CELLS.values()),
             training=CONFIG.training_of_cells(),
+            words=WORDS,
             listed={
                 cell.id: [failure.to_json() for failure in CONFIG.failures_of(cell)]
                 for cell in CELLS.values()

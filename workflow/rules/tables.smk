@@ -19,12 +19,11 @@ rule collect_runs:
     localrule: True
     params:
         study=STUDY,
-        words=WORDS,
     message:
         f"tables of {len(CELLS)} runs"
     shell:
         "python {input.script} --study {params.study} --runs results/runs --datasets results/datasets"
-        " --tables results/tables --mark {output.mark} --words {params.words:q} --log {log}"
+        " --tables results/tables --mark {output.mark} --log {log}"
 
 
 rule derive_tables:

@@ -33,7 +33,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--own": {"action": "store_true", "help": "the tables are of an own training"},
     "--output": {"type": Path, "required": True, "help": "the file to write"},
     "--mark": {"type": Path, "help": "file that says of which config the tables are"},
-    "--words": {"default": "", "help": "what it says"},
     "--parent": {
         "type": int,
         "default": os.getppid(),

@@ -12,11 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
+from typing import TYPE_CHECKING
 
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
-from ckptbench.config.study import StudyConfig
-from ckptbench.matrix.cell import Cell
+
+if TYPE_CHECKING:  # an edit of these does not concern the scripts that write marks
+    from ckptbench.config.study import StudyConfig
+    from ckptbench.matrix.cell import Cell
 
 LETTERS = 190
 """Of the settings in words: two lines of an answer."""
@@ -43,7 +46,7 @@ def digest_of_runs(config: StudyConfig, cells: Iterable[Cell]) -> str:
 
 def in_words(mark: str, config: StudyConfig, files: Sequence[Path], runs: int) -> str:
     """One sentence: the digest, the files, the number of runs, and every setting of runs that is not the default."""
-    own, usual = config.model_dump(mode="json"), StudyConfig().model_dump(mode="json")
+    own, usual = config.model_dump(mode="json"), type(config)().model_dump(mode="json")
     settings = "; ".join(
         f"{name} {_shown(value, name)}"
         for section in ("matrix", "training")
@@ -74,7 +77,7 @@ def _name(words: str) -> str:
 
 
 @contextmanager
-def marking(path: Path | None, words: str) -> Iterator[None]:
+def marking(path: Path | None, words: str = "") -> Iterator[None]:
     """Write the mark when the tables of the block are written. None: nobody asked for one. Those of other configs go before."""
     if path is None:
         yield

@@ -63,6 +63,8 @@ class StudyRecord(Record):
     """How every cell trains. None: a run without a study."""
     resume: bool = False
     """Whether an interrupted run goes on from its newest complete checkpoint."""
+    words: str = ""
+    """Of which config it is."""
     listed: Mapping[str, Any] = field(default_factory=dict)
     """By cell, the list of failures that it names, as JSON."""
     keep_after_run: int = 0
