@@ -11,6 +11,9 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml
 
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
+# A site's modules set these for another Python (src/ckptbench/common/foreign.py has the list, too). pip.conf may say the same as PIP_USER.
+unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP PYTHONINSPECT PYTHONPLATLIBDIR PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_PREFIX PIP_ROOT
+export PIP_USER := 0
 
 .PHONY: help study test test-full environment make-venv environments lint unit run-tests probe-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
@@ -25,7 +28,7 @@ study: environment ## run the default study on this machine: 10 to 12 minutes (3
 
 # Paths reach commands through the environment, which keeps every character of them.
 export CONFIG NUMBERS REPEATS
-NAMED_CONFIG = test -z "$$CONFIG" || test -f "$$CONFIG" -a -r "$$CONFIG" || \
+NAMED_CONFIG = test -z "$$CONFIG" || { test -f "$$CONFIG" && test -r "$$CONFIG"; } || \
   { echo "CONFIG is $$CONFIG: there is no such file that can be read: correct the path"; exit 1; }
 export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
 
@@ -36,13 +39,13 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local decision \
 	  --allowed-rules decide write_answer write_decision_page draw_advice draw_scale draw_validation decision \
-	  $(if $(CONFIG),--configfile "$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
+	  $(if $(CONFIG),"--configfile=$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
 	@echo; cat results/answer.txt
 
 # Checks the machine and, if a study was made here, its runs. With REPEATS=20 each takes some seconds more.
 audit: environment ## is this machine's study to be believed? Less than three minutes; REPEATS=20 against noise, CONFIG=FILE
 	@$(NAMED_CONFIG)
-	$(BIN)/snakemake --profile local $(if $(CONFIG),--configfile "$$CONFIG") --allowed-rules audit --forcerun audit -- audit
+	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit
 
 # The tests with schedulers mostly wait, so they run beside the others: three of the six at a time, the shortest last (the environments are
 # there by then). Each prints its output when it ends.

@@ -1,7 +1,14 @@
 # The study on one page: config -> cells -> (environment, dataset) -> runs -> tables -> figures and the answer.
+from pathlib import Path
+
 from snakemake.utils import min_version
 
+from ckptbench.common.scripting import end_where_full
+
 min_version("9.0")
+end_where_full(
+    Path()
+)  # of every line, Snakemake's own log would say in a traceback that it cannot be written
 
 
 configfile: "config/config.yaml"

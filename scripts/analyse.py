@@ -12,7 +12,7 @@ from ckptbench.common.scripting import parser_of, run
 
 
 def main(options: argparse.Namespace) -> None:
-    tables = derive(read_tables(options.tables, COLLECTED))
+    tables = derive(read_tables(options.tables, COLLECTED, set_aside=True))
     write_tables(options.tables, {name: tables[name] for name in DERIVED})
 
 

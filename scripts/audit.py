@@ -29,7 +29,7 @@ def main(options: argparse.Namespace) -> None:
     started = time.monotonic()
     there = [name for name in TABLES if (options.tables / f"{name}.parquet").exists()]
     checks = audit_machine(
-        read_tables(options.tables, there),
+        read_tables(options.tables, there, set_aside=True),
         options.checkpoints.absolute(),
         pinned_sha256(Path(__file__).resolve().parents[1] / "envs" / "main.txt"),
         Size(repeats=options.repeats),

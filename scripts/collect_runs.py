@@ -12,6 +12,7 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.scripting import parser_of, run
+from ckptbench.config.identity import marking
 from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import DESCRIPTION, dataset_sha256
 
@@ -24,10 +25,13 @@ def main(options: argparse.Namespace) -> None:
         )
     asked = Asked(
         training=dataclasses.asdict(study.training),
+        listed=study.listed,
         datasets=_digests(options.datasets, {cell.dataset for cell in study.cells}),
     )
     folders = [options.runs / cell.id for cell in study.cells]
-    write_tables(options.tables, collect(folders, asked))
+    tables = collect(folders, asked)
+    with marking(options.mark, study.words):
+        write_tables(options.tables, tables)
 
 
 def _digests(folder: Path, names: set[str]) -> dict[str, str]:
@@ -37,4 +41,9 @@ def _digests(folder: Path, names: set[str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(parser_of(__doc__, "--study", "--runs", "--tables", "--datasets"), main))
+    sys.exit(
+        run(
+            parser_of(__doc__, "--study", "--runs", "--tables", "--datasets", "--mark"),
+            main,
+        )
+    )

@@ -9,6 +9,7 @@ import sys
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.common.scripting import parser_of, run
 from ckptbench.config.decision import DecisionSection
+from ckptbench.config.identity import marking
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.decision import decide, left_out
 from ckptbench.decide.given import read_given
@@ -25,12 +26,19 @@ def main(options: argparse.Namespace) -> None:
     if options.numbers:
         costs, checked = read_given(options.numbers), VALIDATION.rows([])
     else:
-        study = read_tables(options.tables, COST_TABLES)
+        study = read_tables(options.tables, COST_TABLES, set_aside=True)
         costs, checked = decision_costs(study), validation(study)
     for line in left_out(costs, choices):
         log.warning("%s", line)
-    write_tables(options.tables, {**decide(costs, rates, choices), "validation": checked})
+    tables = {**decide(costs, rates, choices), "validation": checked}
+    with marking(options.mark):
+        write_tables(options.tables, tables)
 
 
 if __name__ == "__main__":
-    sys.exit(run(parser_of(__doc__, "--tables", "--rates", "--choices", "--numbers"), main))
+    sys.exit(
+        run(
+            parser_of(__doc__, "--tables", "--rates", "--choices", "--numbers", "--mark"),
+            main,
+        )
+    )

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
+from ckptbench.common.remedies import lost_link
 from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.config.inputs import sizes_of
 from ckptbench.config.progress import progress_line
@@ -56,14 +57,15 @@ def main() -> int:
             _check_environment(options.environment, options.packages)
         if options.settings is not None:
             _check_dataset(options.dataset, cell.dataset, options.settings)
+        checkpoints = (options.checkpoints or options.runs) / cell.id / "checkpoints"
+        if lost := lost_link(checkpoints):  # resolving it would make the folder, on another disk
+            raise LaunchError(f"no checkpoint can be written to {checkpoints}: {lost}")
         spec = RunSpec(
             cell=cell,
             training=Training(**options.training),
             dataset_folder=options.dataset.resolve(),
             run_folder=(options.runs / cell.id).resolve(),
-            checkpoint_folder=(
-                (options.checkpoints or options.runs) / cell.id / "checkpoints"
-            ).resolve(),
+            checkpoint_folder=checkpoints.resolve(),
             memory_folder=options.memory_folder or Path(MEMORY_FOLDER),
             node_folder=options.node_folder or Path(tempfile.gettempdir()),
             dataset_sha256=dataset_sha256(options.dataset),

@@ -13,7 +13,7 @@ from ckptbench.report.page.html import page
 
 
 def main(options: argparse.Namespace) -> None:
-    costs = read_tables(options.tables, ["decision_costs"])["decision_costs"]
+    costs = read_tables(options.tables, ["decision_costs"], set_aside=True)["decision_costs"]
     answer = options.answer.read_text(encoding="utf-8") if options.answer else ""
     text = page(
         costs,

@@ -167,7 +167,7 @@ def test_runs_of_another_config_are_refused_where_nothing_notes_it(
     shutil.copy(done.folder / TINY, copy.folder / TINY)
     shutil.copytree(done.folder / "results", copy.folder / "results")
     (copy.folder / "other.yaml").write_text("training: {learning_rate: 0.02}\n")
-    refused = copy.run("--forcerun", "collect_runs", study=TINY, more=["other.yaml"])
+    refused = copy.run(study=TINY, more=["other.yaml"])
     assert refused.returncode != 0
     assert "training.learning_rate is 0.01, the study asks for 0.02" in refused.stdout
 
@@ -244,6 +244,32 @@ def test_the_report_gathers_the_figures_and_begins_with_what_was_found(done: Che
     assert first_page.index("How often to checkpoint: ") < first_page.index(
         "How to read this report"
     )
+    assert re.search(
+        r"Config [0-9a-f]{8} \(config/config.yaml and config/studies/tiny.yaml\): \d+ runs; ",
+        first_page,
+    )
+
+
+def test_a_report_of_another_config_or_without_an_answer_is_refused(done: Checkout) -> None:
+    (done.folder / "fewer.yaml").write_text("exclude: [{ranks: 2, framework: pytorch}]\n")
+    refused = done.run("--report", "other.html", study=TINY, more=["fewer.yaml"])
+    assert refused.returncode != 0
+    assert re.match(
+        r"results/tables is of config \w{8} \(.*, and the report is to be of config",
+        refused.stdout.splitlines()[-1],
+    )
+    answer = done.folder / "results/answer.txt"
+    content = answer.read_bytes()
+    answer.unlink()
+    try:
+        refused = done.run("--report", "other.html")
+    finally:
+        answer.write_bytes(content)
+    assert refused.returncode != 0
+    assert refused.stdout.splitlines()[-1].startswith(
+        "results/answer.txt is missing, with which a report begins"
+    )
+    assert not (done.folder / "other.html").exists()
 
 
 def test_the_workflow_ends_with_the_answer(done: Checkout) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,9 +159,9 @@ onstart:
 
 
 def test_another_workflow_can_have_it_as_a_module(tmp_path: Path) -> None:
+    """What no config names, such as failure rates, is that of the clone."""
     (tmp_path / "Snakefile").write_text(MODULE.format(root=ROOT))
     mine = yaml.safe_load((ROOT / "config/studies/tiny.yaml").read_text())
-    mine["decision"] = {"rates": str(ROOT / "config/failures")}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "-n"]
     planned = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -168,6 +169,19 @@ def test_another_workflow_can_have_it_as_a_module(tmp_path: Path) -> None:
     jobs = set(re.findall(r"^(\w+) +\d+$", planned.stdout, re.MULTILINE))
     assert {"bench_create_environment", "bench_train_cell", "bench_decide", "all"} <= jobs
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("moved", ['prefix: "sub"', 'replace_prefix: {"results/": "out/"}', 'replace_prefix: {".environments/": "e/"}'])  # fmt: skip
+def test_a_module_whose_outputs_would_be_looked_for_elsewhere_is_refused_when_planned(
+    tmp_path: Path, moved: str
+) -> None:
+    text = MODULE.format(root=ROOT).replace("config: config", f"config: config\n    {moved}")
+    (tmp_path / "Snakefile").write_text(text)
+    shutil.copy(ROOT / "config/studies/tiny.yaml", tmp_path / "mine.yaml")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-n"]
+    planned = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert planned.returncode != 0
+    assert re.search(r"^as a module ckptbench writes \S+, and .*: leave out prefix and replace_prefix; ", planned.stdout + planned.stderr, re.MULTILINE)  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", ["missing", "fifo", "later"])

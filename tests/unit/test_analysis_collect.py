@@ -15,16 +15,19 @@ import pandas as pd
 import pytest
 from run_folders import TRAINING, FakeRun, cell
 
-from ckptbench.analysis.collect.asked import Asked
+from ckptbench.analysis.collect.asked import Asked, check_asked
+from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.registry import COLLECTED, TABLES
 from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import write_json
 from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
-from ckptbench.runs.layout import SCHEMA_VERSION
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.runs.layout import SCHEMA_VERSION, SEAL_COPY
 from ckptbench.runs.seal import seal
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -286,6 +289,19 @@ def test_a_run_that_is_none_of_the_study_is_refused(
         collect([folder], asked)
 
 
+def test_a_run_that_another_list_of_failures_struck_is_refused(tmp_path: Path) -> None:
+    struck = cell(faults=PluginSpec("listed", (("name", "late"),)))
+    folder = FakeRun(cell=struck).write(tmp_path)
+    strikes = [[{"step": step, "rank": 0}] for step in (3, 4)]
+    asked = [dataclasses.replace(ASKED, listed={struck.id: each}) for each in strikes]
+    check_asked(run := Run.read(folder), asked[0])  # nothing notes it
+    write_json(folder / SEAL_COPY, {"seal": {}, "made_from": {"listed": strikes[0]}})
+    check_asked(run, asked[0])
+    words = r"failures\.late is \[.*3.*, the study asks for \[.*4.*; remove .* run the cell ag"
+    with pytest.raises(RunFolderError, match=words):
+        check_asked(run, asked[1])
+
+
 def test_runs_on_two_datasets_of_one_name_are_not_put_together(tmp_path: Path) -> None:
     folders = [
         FakeRun(cell=cell(repeat=repeat), manifest={"dataset_sha256": sha256}).write(tmp_path)
@@ -315,7 +331,10 @@ def test_the_script_refuses_runs_of_another_training_and_of_another_dataset(tmp_
 
 def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
     pd.DataFrame({"run": ["a"]}).to_parquet(tmp_path / "runs.parquet")
-    with pytest.raises(RunFolderError, match=r"runs.parquet: not the table .*collect the runs"):
+    with pytest.raises(
+        RunFolderError,
+        match=r"runs.parquet: damaged, or of another version: .*; remove it and collect the runs",
+    ):
         read_tables(tmp_path, COLLECTED)
 
 

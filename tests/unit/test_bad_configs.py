@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import update_config
@@ -86,6 +87,10 @@ BAD = {
     'resume: "yes"': "resume is 'yes': use true or false",
     "matrix: {ranks: []}": "matrix.ranks is []: give at least one value",
     "checkpoints: {folder: ''}": "checkpoints.folder is '': it should have at least 1 character",
+    'checkpoints: {folder: "/tmp/\\0x"}': r"checkpoints.folder is '/tmp/\x00x': no path, command or variable can hold the character U+0000",
+    'decision: {numbers: "\\0"}': r"decision.numbers is '\x00': no path, command or variable can hold",
+    'datasets: {nt3: {folder: "a\\0"}}': r"datasets.nt3.folder is 'a\x00': no path, command or variable can hold",
+    '{"failures": {"a\\ud800": []}}': r"failures.'a\ud800' is []: no path, command or variable can hold",
     "checkpoints: {folder: 3}": "checkpoints.folder is 3: it should be a valid string",
     "failures: {a-b: [{step: 1, rank: 0}]}": "failures.'a-b' is [{'step': 1, 'rank': 0}]: it should match pattern",
     "failures: {one: []}": "failures.one is []: give at least one value",
@@ -172,7 +177,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
             path.write_text(text, encoding="utf-8")
             update_config(content, load_configfile(path))
         update_config(content, command_line or {})
-        return plan_study(content, paths, tmp_path / "datasets")
+        return plan_study(content, paths, tmp_path / "datasets", command_line)
 
     return planned
 
@@ -240,6 +245,98 @@ def test_the_file_with_a_key_twice_is_named_though_another_overrides_the_key(
     plan: Plan, text: str, line: str
 ) -> None:
     assert refusal(plan, text, GOOD) == f"config.yaml: {line}: keep one of the two"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"repeats": 1, "repeats": 2}', "repeats"),
+        ('{"training": {"seed": 1, "seed": 2}}', "seed"),
+        ('{"exclude": [{"ranks": 1, "ranks": 1}]}', "ranks"),
+    ],
+)
+def test_a_key_twice_in_json_is_refused_as_in_yaml(plan: Plan, text: str, name: str) -> None:
+    line = f"study.yaml: {name} is set twice in one mapping: keep one of the two"
+    assert refusal(plan, GOOD, text) == line
+
+
+BOMB = "\n".join(
+    f"{name}: &{name} [{', '.join([f'*{inner}' if inner else 'x'] * 10)}]"
+    for inner, name in zip(["", *"abcdefgh"], "abcdefghi", strict=True)
+)
+"""A kilobyte that stands for a billion values."""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "more than 100,000 values, each alias counted as all that it stands for: write fewer"),
+        (f"{BOMB}\nmatrix: {{ranks: *i}}", "more than 100,000 values, "),
+        ("exclude: &a [*a]", sources.TOO_DEEP),
+    ],
+)  # fmt: skip
+def test_aliases_that_stand_for_too_much_are_refused_at_once(
+    plan: Plan, text: str, words: str
+) -> None:
+    assert refusal(plan, GOOD, text).startswith(f"study.yaml: {words}")
+
+
+def test_a_bomb_on_the_command_line_is_refused_at_once(plan: Plan) -> None:
+    content: Any = "x"
+    for _ in range(9):
+        content = [content] * 10
+    line = refusal(plan, GOOD, command_line={"exclude": content})
+    assert line.startswith("config.yaml and --config: more than 100,000 values")
+
+
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [
+        ("012", "10"), ("0777", "511"), ("-012", "-10"), ("1:30", "90"), ("1:30:00", "5400"), ("190:20:30", "685230"), ("1:30.5", "90.5"),
+        ("1_", "1"), ("1__0", "10"), ("0b11", "3"), ("1_.5", "1.5"), ("00", "0"),
+    ],
+)  # fmt: skip
+def test_a_number_that_yaml_1_1_reads_as_another_is_refused(
+    plan: Plan, number: str, read: str
+) -> None:
+    words = f"YAML 1.1 reads {number} as {read}: write the number in decimal digits, or a text in quotes"
+    for text in (f"limits: {{run_minutes: {number}}}", f"matrix: {{ranks: [1, {number}]}}"):
+        assert refusal(plan, GOOD, f"repeats: 1\n{text}") == f"study.yaml: line 2: {words}"
+
+
+@pytest.mark.parametrize("number", ["12", "1_000", "1.5", "1_0.5", ".5", "5.", "1.0e+1", "0x10", "+7", "01.5", "1e1"])  # fmt: skip
+def test_numbers_that_every_reader_takes_for_the_same_stay(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: {number}\nb: '1:30'\n")
+    read = sources.ConfigFile.read(path).content
+    assert read == load_configfile(path)
+    assert float(read["a"]) == (16 if "x" in number else float(number))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["repeats", "matrix: ranks", "matrix: interval", "training: steps_per_epoch", "limits: run_minutes", "matrix: strategy", "exclude",
+     "checkpoints: folder"],
+)  # fmt: skip
+def test_an_empty_mapping_over_a_value_is_refused(plan: Plan, text: str) -> None:
+    *section, field = text.split(": ")
+    location, content = ".".join([*section, field]), {field: {}}
+    content = {section[0]: content} if section else content
+    for texts, options, place in (
+        ([yaml.safe_dump(content)], {}, "study.yaml"),
+        ([], {"command_line": content}, "--config"),
+    ):
+        line = refusal(plan, f"{GOOD}repeats: 1\n", *texts, **options)
+        assert (
+            line
+            == f"{place}: {location} is {{}}: an empty mapping changes nothing here: give a value, or remove the key"
+        )
+
+
+def test_a_section_may_be_empty(plan: Plan) -> None:
+    text = "matrix: {strategy: {dcp_async: {}}}\ntraining: {}\ndatasets: {synthetic: {}}\nfailures: {}\n"
+    assert len(plan(GOOD, text)[1]) == 6
+    assert "there is no such field" in refusal(plan, GOOD, "colour: {}")
 
 
 def test_a_key_that_a_merge_brings_may_be_set_again(plan: Plan) -> None:

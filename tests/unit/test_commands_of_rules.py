@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import string
 import subprocess
@@ -13,6 +14,7 @@ from snakemake.io import apply_wildcards
 from snakemake.shell import shell
 
 from ckptbench.common.errors import ConfigError
+from ckptbench.common.foreign import VARIABLES
 from ckptbench.config.commands import check_input, shell_prefix
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,57 @@ def test_rules_run_the_python_beside_snakemake(
         assert done.stdout == "here\n7\n", name
 
 
+FOREIGN = dict.fromkeys(VARIABLES, "/site")
+
+
+def test_rules_have_no_variable_that_a_site_sets_for_another_python(tmp_path: Path) -> None:
+    prefix = shell_prefix(Path(sys.executable), 7).format()
+    code = "import numpy, os, sys; print(sys.flags.no_user_site, *(set(sys.argv[1:]) & set(os.environ)))"
+    done = subprocess.run(
+        ["bash", "-c", f'{prefix} exec python -c "$0" "$@"', code, *FOREIGN],
+        env={**os.environ, **FOREIGN, "PYTHONPATH": str(foreign(tmp_path))},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split()[1:] == []
+
+
+def foreign(folder: Path) -> Path:
+    """Packages of another Python, as a site's modules have them on PYTHONPATH."""
+    for name in ("numpy", "pandas", "scipy", "matplotlib", "pyarrow"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(
+            "raise ImportError('compiled for\\nanother Python')\n"
+        )
+    return folder
+
+
+def test_commands_take_their_own_packages_though_a_site_names_others(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(foreign(tmp_path))}
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(
+            [sys.executable, "-c", "import numpy"], env=environment, check=True, capture_output=True
+        )
+    commands = {
+        "ckptbench": ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--blocking", "60s", "--restart", "8min", "--now", "2h"],
+        "snakemake": ["--profile", "local", "--list"],
+        "ckptbench-probe": ["--version"],
+    }  # fmt: skip
+    for name, options in commands.items():
+        command = [Path(sys.executable).parent / name, *options]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_make_hands_on_no_such_variable(tmp_path: Path) -> None:
+    rules = tmp_path / "Makefile"
+    rules.write_text(f"include {ROOT}/Makefile\nshown:\n\t@env\n")
+    done = subprocess.run(["make", "-f", rules, "shown"], env={**os.environ, **FOREIGN}, cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
+    shown = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert {name: shown[name] for name in VARIABLES if name in shown} == {"PIP_USER": "0"}
+
+
 def test_a_folder_that_no_path_can_name_is_refused() -> None:
     with pytest.raises(ConfigError, match="'/data/a:b/bin': a : ends"):
         shell_prefix(Path("/data/a:b/bin/python"), 7)
@@ -53,6 +106,15 @@ def test_a_path_that_snakemake_reads_as_a_pattern_is_refused(path: str) -> None:
 def test_other_paths_are_taken_as_they_are(path: str) -> None:
     check_input(path, "decision.numbers")
     assert apply_wildcards(path, {}) == path
+
+
+def test_no_command_takes_the_path_of_a_user_for_an_option() -> None:
+    """`--name -n` is an error of every parser, `--name=-n` is not. JSON begins with a brace."""
+    is_json = {"cell", "choices", "settings", "training"}
+    for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        text = path.read_text("utf-8")
+        apart = re.findall(r"--[a-z-]+ \{(?:params\.)?(\w+):q\}|--[a-z-]+ \{shlex", text)
+        assert set(apart) <= is_json, path.name
 
 
 def test_the_list_of_rules_says_what_each_makes() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ODD = ["my costs.yaml", "it's.yaml", 'a"b.yaml', "a`id`.yaml", "a;b&c.yaml", "a\\b.yaml", "学習.yaml", "$(id).yaml"]  # fmt: skip
+ODD = ["-n.yaml", "my costs.yaml", "it's.yaml", 'a"b.yaml', "a`id`.yaml", "a;b&c.yaml", "a\\b.yaml", "学習.yaml", "$(id).yaml"]  # fmt: skip
 
 
 def run(folder: Path, *goals: str) -> str:
@@ -45,14 +45,14 @@ def test_decide_names_the_files_that_it_was_given(name: str, tmp_path: Path) -> 
     words = asked(tmp_path, "decide", f"NUMBERS={name.replace('$', '$$')}", f"CONFIG={value}")
     section = words[words.index("--config") + 1].removeprefix("decision=")
     assert json.loads(section) == {"numbers": name}
-    assert words[words.index("--configfile") + 1] == path
+    assert f"--configfile={path}" in words
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_audit_names_the_config_that_it_was_given(name: str, tmp_path: Path) -> None:
     path, value = config(tmp_path, name)
     words = asked(tmp_path, "audit", f"CONFIG={value}")
-    assert words[words.index("--configfile") + 1] == path
+    assert f"--configfile={path}" in words
 
 
 @pytest.mark.parametrize("goal", ["decide", "audit"])

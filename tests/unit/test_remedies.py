@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from run_folders import cell
 
 from ckptbench.common import remedies, scripting
 from ckptbench.common.files import write_json
@@ -18,6 +21,7 @@ from ckptbench.launch.watched import LogFollower, Watched
 from ckptbench.runs.events import End
 from ckptbench.runs.recorder import Recorder
 
+ROOT = Path(__file__).resolve().parents[2]
 PLACE = Path("/no/such/place")
 REMEDIES = {
     errno.ENOSPC: "MB are free on /: free some",
@@ -156,6 +160,80 @@ def test_a_log_that_cannot_be_opened_is_told_of_and_ends_nothing(tmp_path: Path)
         f"the log {tmp_path}/logs/log cannot be written: File exists; remove"
     )
     assert done.stderr.count("at work") == 3
+
+
+def test_a_library_that_stumbles_over_a_full_disk_is_no_fault_of_the_code(tmp_path: Path) -> None:
+    """As Matplotlib's writer of PDF does when it closes its file."""
+    code = SCRIPT.replace(
+        "    raise {error}",
+        "    try:\n        raise OSError(28, 'No space left on device')\n    finally:\n        None.pos",
+    ).format(log=str(FULL))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("OSError: No space left on device; ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_workflow_in_a_full_folder_ends_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripting.end_where_full(tmp_path)
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        opened = partial(fail, error(number))
+        monkeypatch.setattr(scripting.tempfile, "TemporaryFile", opened)
+        with pytest.raises(SystemExit, match=r"^nothing can be written here: .*; .*: free some$"):
+            scripting.end_where_full(tmp_path)
+    monkeypatch.setattr(scripting.tempfile, "TemporaryFile", partial(fail, error(errno.EROFS)))
+    scripting.end_where_full(tmp_path)  # a dry run needs no more
+
+
+def fail(error: OSError, **_options: object) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("below", ["", "page.html", "a/b/page.html"])
+def test_a_link_to_nothing_is_named_wherever_it_stands_in_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results").symlink_to("more")
+    Path("more").symlink_to("/nowhere/results")
+    path = Path("results") / below
+    words = "results is a link to /nowhere/results, which is not there: make that folder, or remove the link"
+    with pytest.raises(OSError, match="exist") as caught:
+        path.mkdir(parents=True, exist_ok=True)
+    assert blame(caught.value, path) == words
+    assert blame(caught.value, path, "name another") == f"{words}, or name another"
+    with pytest.raises(OSError, match=r"No such file|exist") as caught:
+        path.write_text("x")
+    told = in_one_line(caught.value)
+    assert told is not None
+    assert told.endswith(f"{words}, and start again")
+
+
+def test_checkpoints_go_to_no_other_disk_than_that_which_a_link_names(tmp_path: Path) -> None:
+    """The place of a scratch that is gone must not be made again on the disk of the system."""
+    (tmp_path / "scratch").symlink_to(tmp_path / "gone" / "ck")
+    files = {name: str(tmp_path / name) for name in ("dataset", "environment", "lock", "runs")}
+    options = {
+        **files,
+        "cell": json.dumps(cell().to_json()),
+        "training": "{}",
+        "checkpoints": str(tmp_path / "scratch"),
+    }
+    command = [
+        sys.executable,
+        "scripts/train_cell.py",
+        *(f"--{name}={value}" for name, value in options.items()),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("LaunchError: no checkpoint can be written to ")
+    assert line.endswith(
+        f"scratch is a link to {tmp_path}/gone/ck, which is not there: make that folder, or remove the link"
+    )
+    assert not (tmp_path / "gone").exists()
 
 
 def test_other_errors_of_logging_are_still_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip

@@ -17,7 +17,7 @@ rule audit:
     message:
         "audit of this machine: less than three minutes, do not use it meanwhile"
     shell:
-        "python {input.script} --tables results/tables --checkpoints {params.checkpoints:q}"
+        "python {input.script} --tables results/tables --checkpoints={params.checkpoints:q}"
         " --output {params.text} ${{REPEATS:+--repeats $REPEATS}} --log {log}"
 
 

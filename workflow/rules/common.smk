@@ -9,15 +9,20 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from ckptbench.analysis.tables.registry import EVERY
+from ckptbench.common.foreign import own_packages_first
+
+own_packages_first()  # before pandas and pydantic
+
+from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
-from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import check_input, shell_prefix
-from ckptbench.common.remedies import blame
+from ckptbench.common.remedies import blame, lost_link
 from ckptbench.config.failed import FailedJob, advice
+from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.planning import check_source
 from ckptbench.config.sources import sources_of
 
@@ -30,6 +35,7 @@ RESULTS = "results/own" if IS_OWN else "results"
 RUNS = f"{RESULTS}/runs"
 TABLES_FOLDER = f"{RESULTS}/tables"
 LOGS = f"{RESULTS}/logs"
+SEALS = f"{RUNS}/{{cell}}/seal.json"
 STUDY = f"{RESULTS}/study.json"
 ANSWER = f"{RESULTS}/answer.txt"
 DATASETS = "results/datasets"
@@ -44,7 +50,8 @@ wildcard_constraints:
 @functools.cache
 def of_clone(path):
     """The path of a file of ckptbench. As a module of another workflow it does not lie in the working folder."""
-    return os.path.relpath(CLONE / path)
+    near = os.path.relpath(CLONE / path)
+    return str(CLONE / path) if near.startswith("-") else near  # it is no option
 
 
 # What Snakemake has no public way for: how it was called, and which jobs it has given up.
@@ -101,12 +108,23 @@ def get_failed():
     ]
 
 
+def check_paths():
+    """Raises ConfigError where Snakemake would look for outputs elsewhere than commands write them."""
+    for path in (ANSWER, SEALS.format(cell="x"), ".environments/x/ready.json"):
+        if (other := workflow.modifier.path_modifier.replace_prefix(path)) != path:
+            raise ConfigError(
+                f"as a module ckptbench writes {path}, and this workflow would look for {other}: leave out prefix and replace_prefix; "
+                "to keep results apart, run in a folder of their own (--directory)"
+            )
+
+
 def plan():
     """The config and its cells, of the study that the config asks for."""
     if not IS_OWN:
         from ckptbench.config.planning import plan_study
 
-        return plan_study(config, get_config_files(), Path(DATASETS))
+        command_line = workflow.config_settings.config
+        return plan_study(config, get_config_files(), Path(DATASETS), command_line)
     from ckptbench.own.planning import plan_own
     from ckptbench.own.surroundings import given_to
 
@@ -122,12 +140,17 @@ def plan():
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
 # process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
 try:
+    for place in (".snakemake", ".environments", "results"):
+        if lost := lost_link(place):
+            raise WorkflowError(lost)
     check_source(CLONE)
+    check_paths()
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan()
-    FAILURE_FILES = read_failure_files(
-        Path(CONFIG.decision.rates), CONFIG.decision.rate
-    )
+    # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
+    is_named = "rates" in CONFIG.decision.model_fields_set
+    RATES = CONFIG.decision.rates if is_named else of_clone(CONFIG.decision.rates)
+    FAILURE_FILES = read_failure_files(Path(RATES), CONFIG.decision.rate)
     FAILURE_LOGS = [
         str(path.parent / file.log)
         for path, (file, _) in FAILURE_FILES.items()
@@ -146,6 +169,10 @@ except CkptbenchError as error:
 CELLS = {cell.id: cell for cell in cells}
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
+
+# Of which config results are, by the kind of mark that lies beside the tables: a mark of another config is missed, and all is made
+# again. A report is refused without them.
+MARKS, WORDS, REPORTED = {}, "", [Path(ANSWER)]
 
 CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 
@@ -167,6 +194,15 @@ def get_tables_folder(wildcards):
     return TABLES_FOLDER
 
 
+def get_mark(kind):
+    """The mark of this kind, where the study has one."""
+    return (
+        [str(mark_path(Path(TABLES_FOLDER), kind, MARKS[kind]))]
+        if kind in MARKS
+        else []
+    )
+
+
 def get_figures(names):
     return expand(
         f"{RESULTS}/figures/{{figure}}.{{format}}",
@@ -184,13 +220,29 @@ def as_reported(table):
     return report(
         f"{TABLES_FOLDER}/{table}.csv",
         caption=f"../report/table_{table}.rst",
-        category="Tables",
+        category=in_report("Tables", [table]),
         labels={"table": table},
     )
 
 
+def in_report(category, tables):
+    """The category of a result that is made from these tables. Snakemake asks for it only when it makes a report, and has no other
+    way to refuse one."""
+    is_of_runs = not CONFIG.decision.numbers or not {*tables} <= {*DECIDED}
+    wanted = {
+        kind: mark for kind, mark in MARKS.items() if is_of_runs or kind == OF_DECISION
+    }
+
+    def get_category(wildcards):
+        if told := refusal(Path(TABLES_FOLDER), wanted, WORDS, REPORTED):
+            sys.exit(told)
+        return category
+
+    return get_category
+
+
 def get_rates_folder(wildcards):
-    return CONFIG.decision.rates
+    return RATES
 
 
 def get_failure_rates():

@@ -18,7 +18,7 @@ for figure, entry in FIGURES.items():
             png=report(
                 f"{RESULTS}/figures/{figure}.png",
                 caption="../report/figure.rst",
-                category="Figures",
+                category=in_report("Figures", entry.tables),
                 labels={"figure": entry.title},
             ),
             caption=f"{RESULTS}/figures/{figure}.txt",
@@ -42,6 +42,7 @@ rule write_answer:
     input:
         get_tables(ANSWERED),
         get_sources("scripts/write_answer.py", ANSWERED),
+        get_mark(OF_DECISION),
         script=of_clone("scripts/write_answer.py"),
     output:
         ANSWER,  # the first page of the report has it

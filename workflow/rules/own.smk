@@ -96,7 +96,7 @@ rule own_tables:
     message:
         f"tables of {len(CELLS)} runs"
     shell:
-        "python {input.script} --study {params.study} --runs {params.runs} --rates {params.rates:q}"
+        "python {input.script} --study {params.study} --runs {params.runs} --rates={params.rates:q}"
         " --choices {params.choices:q} --tables {params.tables} --log {log}"
 
 

@@ -2,7 +2,7 @@
 import dataclasses
 import functools
 
-from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED, TABLES
+from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
 from ckptbench.report.answer import DECISION, STUDY_TABLES
 from ckptbench.data.sources import changes as changes_of_dataset
 from ckptbench.data.sources import made_from
@@ -12,6 +12,7 @@ from ckptbench.environments.create import described
 from ckptbench.environments.folder import environment_sha256
 from ckptbench.report.figures import FIGURES
 from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.config.identity import digest, digest_of_runs, in_words
 from ckptbench.config.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
@@ -19,11 +20,15 @@ CONSTRAINTS = of_clone("envs/build-constraints.txt")
 WHAT_IF_PAGE = "results/decision.html"
 AUDIT = "results/audit.txt"
 AUDIT_PAGE = "results/audit_page.txt"
+REPORTED += [Path(AUDIT_PAGE)]
 PAGES = {"audit": AUDIT, "write_answer": ANSWER}
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
 ANSWERED = [*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)]
 ANSWER_OPTIONS = "--given" if CONFIG.decision.numbers else ""
+MARKS[OF_RUNS] = digest_of_runs(CONFIG, CELLS.values())
+MARKS[OF_DECISION] = digest(CHOICES, get_sha256({}))
+WORDS = in_words(MARKS[OF_RUNS], CONFIG, get_config_files(), len(CELLS))
 
 
 def get_everything():
@@ -31,6 +36,8 @@ def get_everything():
         *get_all_seals(),  # a run that was removed is made again, though there are tables of it
         *get_all_figures(),
         *get_tables([*TABLES, *DECIDED]),
+        get_mark(OF_RUNS),
+        get_mark(OF_DECISION),
         ANSWER,
         WHAT_IF_PAGE,
         AUDIT_PAGE,
@@ -173,6 +180,12 @@ def write_study():
         StudyRecord(
             cells=tuple(CELLS.values()),
             training=CONFIG.training_of_cells(),
+            words=WORDS,
+            listed={
+                cell.id: [failure.to_json() for failure in CONFIG.failures_of(cell)]
+                for cell in CELLS.values()
+                if cell.failure_list
+            },
             resume=CONFIG.resume,
             keep_after_run=CONFIG.checkpoints.keep_after_run,
             run_minutes=CONFIG.limits.run_minutes,

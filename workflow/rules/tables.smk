@@ -11,6 +11,7 @@ rule collect_runs:
             table=COLLECTED,
             format=["parquet", "csv"],
         ),
+        mark=get_mark(OF_RUNS),
     log:
         "results/logs/collect_runs.log",
     benchmark:
@@ -22,13 +23,14 @@ rule collect_runs:
         f"tables of {len(CELLS)} runs"
     shell:
         "python {input.script} --study {params.study} --runs results/runs --datasets results/datasets"
-        " --tables results/tables --log {log}"
+        " --tables results/tables --mark {output.mark} --log {log}"
 
 
 rule derive_tables:
     """Derive costs, sizes and proofs from the collected tables."""
     input:
         get_tables(COLLECTED),
+        get_mark(OF_RUNS),
         get_sources("scripts/analyse.py", TABLES),
         script=of_clone("scripts/analyse.py"),
     output:
@@ -55,6 +57,7 @@ rule decide:
     output:
         get_tables(DECIDED),
         csv=get_reported(DECIDED),
+        mark=get_mark(OF_DECISION),
     log:
         "results/logs/decide.log",
     benchmark:
@@ -63,13 +66,13 @@ rule decide:
     params:
         choices=CHOICES,
         rates=get_rates_folder,
-        numbers=[f"--numbers {shlex.quote(path)}" for path in get_numbers()],
+        numbers=[f"--numbers={shlex.quote(path)}" for path in get_numbers()],
         content=get_sha256,
     message:
         "how often to checkpoint"
     shell:
-        "python {input.script} --tables results/tables --rates {params.rates:q} {params.numbers}"
-        " --choices {params.choices:q} --log {log}"
+        "python {input.script} --tables results/tables --rates={params.rates:q} {params.numbers}"
+        " --choices {params.choices:q} --mark {output.mark} --log {log}"
 
 
 rule write_decision_page:
@@ -84,7 +87,7 @@ rule write_decision_page:
         report(
             WHAT_IF_PAGE,
             caption="../report/decision.rst",
-            category="How often to checkpoint",
+            category=in_report("How often to checkpoint", ["decision_costs"]),
             labels={"page": "What if: ask for other numbers"},
         ),
     log:
@@ -97,7 +100,7 @@ rule write_decision_page:
     message:
         "the page to ask what if"
     shell:
-        "python {input.script} --tables results/tables --rates {params.rates:q}"
+        "python {input.script} --tables results/tables --rates={params.rates:q}"
         " --choices {params.choices:q} --answer {input.answer} --output {output} --log {log}"
 
 

@@ -86,6 +86,6 @@ rule train_cell:
         # before the launcher has begun.
         "exec python {input.script} --cell {params.cell:q} --training {params.training:q}"
         " --dataset $(dirname {input.dataset}) --environment $(dirname {input.environment})"
-        " --lock {params.lock} --packages {params.packages} --settings {params.settings:q} --runs results/runs --checkpoints {params.checkpoints:q}"
+        " --lock {params.lock} --packages {params.packages} --settings {params.settings:q} --runs results/runs --checkpoints={params.checkpoints:q}"
         " {params.levels:q} {params.failures:q}"
         " --study {params.study} --parent $WORKFLOW --log {log}"

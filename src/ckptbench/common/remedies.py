@@ -20,6 +20,8 @@ LEAST_BYTES = 4096
 SERVER_GONE = (errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
 UNSUPPORTED = (errno.ENODEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY)
 BROKEN = (errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.EREMOTEIO)
+NOT_THERE = (errno.ENOENT, errno.EEXIST, errno.ENOTDIR)
+LOST = "is a link to"
 SYSTEM_TEXTS = {number: os.strerror(number) for number in FULL}
 """What libraries say that pass on the words of the system, but not its number."""
 
@@ -62,8 +64,9 @@ def remedy(error: BaseException, place: AnyPath, other: str = "", *, reading: bo
 
 
 def blame(error: BaseException, place: AnyPath, other: str = "", *, reading: bool = False) -> str:
-    """`<cause>; <remedy>`, to follow what could not be done."""
-    return f"{cause(error)}; {remedy(error, place, other, reading=reading)}"
+    """`<cause>; <remedy>`, to follow what could not be done. A link that points to nothing is both."""
+    words = remedy(error, place, other, reading=reading)
+    return words if LOST in words else f"{cause(error)}; {words}"
 
 
 def in_one_line(error: BaseException, *places: AnyPath) -> str | None:
@@ -83,7 +86,8 @@ def in_one_line(error: BaseException, *places: AnyPath) -> str | None:
     if words is None:
         return None
     where = f"{named}: " if named else ""
-    return f"{where}{cause(error)}; {words}, and start again"
+    fault = words if LOST in words else f"{cause(error)}; {words}"
+    return f"{where}{fault}, and start again"
 
 
 @contextmanager
@@ -99,6 +103,8 @@ def naming(path: AnyPath) -> Iterator[None]:
 
 def words_of(number: int | None, place: Path, *, reading: bool = False) -> str | None:
     """The remedy of one number. None where nothing is known that would help."""
+    if number in NOT_THERE and (lost := lost_link(place)):
+        return lost
     match number:
         case errno.ENOSPC:
             return _no_space(place)
@@ -157,6 +163,16 @@ def _too_large(place: Path) -> str:
 def _in_the_way(place: Path) -> str:
     found = next(each for each in (place, *place.parents) if os.path.lexists(each))
     return f"remove or rename {found}, which is in the way"
+
+
+def lost_link(place: AnyPath) -> str | None:
+    """What to do about a link to nothing, where the path or one of its parents is one. The system says: exists, or does not."""
+    path = Path(place)
+    for each in (path, *path.parents):
+        if os.path.islink(each) and not os.path.exists(each):
+            made = "its folder" if each == path and path.suffix else "that folder"
+            return f"{each} {LOST} {os.path.realpath(each)}, which is not there: make {made}, or remove the link"
+    return None
 
 
 def free(place: Path) -> str:

@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ckptbench.common.errors import CkptbenchError
-from ckptbench.common.remedies import blame, in_one_line
+from ckptbench.common.remedies import FULL, LEAST_BYTES, blame, in_one_line, number_of
 
 log = logging.getLogger("ckptbench")
 
@@ -31,6 +32,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--given": {"action": "store_true", "help": "the costs are a user's, of no study"},
     "--own": {"action": "store_true", "help": "the tables are of an own training"},
     "--output": {"type": Path, "required": True, "help": "the file to write"},
+    "--mark": {"type": Path, "help": "file that says of which config the tables are"},
     "--parent": {
         "type": int,
         "default": os.getppid(),
@@ -104,13 +106,35 @@ def run_script(work: Callable[[], object], log_path: Path | None, *, append: boo
     except CkptbenchError as error:
         log.error("%s: %s", type(error).__name__, error)
         return 1
-    except (OSError, MemoryError) as error:
-        told = in_one_line(error, *([log_path.parent] if log_path else []))
+    except Exception as error:
+        of_system = _of_system(error)
+        told = of_system and in_one_line(of_system, *([log_path.parent] if log_path else []))
         if told is None:
             raise
-        log.error("%s: %s", type(error).__name__, told)
+        log.error("%s: %s", type(of_system).__name__, told)
         return 1
     return 0
+
+
+def _of_system(error: BaseException) -> BaseException | None:
+    """The error, or the one of a full disk that made a library fail in its turn. None: it is a fault of the code."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, MemoryError | OSError) and (each is error or number_of(each) in FULL):
+            return each
+        each = each.__cause__ or each.__context__
+    return None
+
+
+def end_where_full(folder: Path) -> None:
+    """End this process with one line where nothing more can be written to the folder: no room, or no quota, is left."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(LEAST_BYTES))
+            file.flush()
+    except OSError as error:
+        if error.errno in FULL:
+            sys.exit(f"nothing can be written here: {blame(error, folder.absolute())}")
 
 
 def _tell(words: str) -> None:

@@ -7,13 +7,15 @@ import shlex
 from pathlib import Path
 
 from ckptbench.common.errors import ConfigError
+from ckptbench.common.foreign import VARIABLES
 
 PATTERN = re.compile(r"\{\s*\w|<\w")
 """The beginning of what Snakemake takes in the path of an input for a wildcard, or for one of its own variables."""
 
 
 def shell_prefix(python: Path, workflow: int) -> str:
-    """What every command of a rule begins with: `python` is this interpreter, and $WORKFLOW the process with this id.
+    """What every command of a rule begins with: `python` is this interpreter, without a site's variables for another one, and
+    $WORKFLOW the process with this id.
 
     As Snakemake's `shell.prefix` wants it, which takes braces for fields. Raises ConfigError where no PATH can name the folder.
     """
@@ -24,7 +26,7 @@ def shell_prefix(python: Path, workflow: int) -> str:
             "Move the clone to a folder without one"
         )
     braced = shlex.quote(folder).replace("{", "{{").replace("}", "}}")
-    return f"export PATH={braced}:$PATH; WORKFLOW={workflow}; "
+    return f"unset {' '.join(VARIABLES)}; export PATH={braced}:$PATH; WORKFLOW={workflow}; "
 
 
 def check_input(path: str, field: str) -> None:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,17 @@ COMMAND_LINE = "--config"
 MISSING = object()
 MOST_LINES = 20
 """Wrong values that get a line of their own."""
+MOST_VALUES = 100_000
+"""Values of a file, where each alias counts as all that it stands for."""
+DEEPEST = 100
+"""Levels of nesting."""
+TOO_DEEP = "a value holds itself or is nested too deeply: write the values instead of the alias"
+UNFIT = re.compile("[\\0\ud800-\udfff]")
+"""Characters that the system takes in no name of a file and no argument of a program: NUL, and halves of characters."""
+PLAIN_NUMBER = re.compile(
+    r"[-+]?(0|[1-9]\d*(_\d+)*|0x[0-9a-fA-F]+|(\d+(_\d+)*)?\.(\d+(_\d+)*)?([eE][-+]\d+)?|\.(inf|Inf|INF|nan|NaN|NAN))"
+)
+"""A number that YAML 1.1, which Snakemake reads, and a reader take for the same."""
 
 
 class FieldError(ConfigError):
@@ -84,6 +96,7 @@ class ConfigFile:
         """Raises ConfigError if the file cannot be read, is not a mapping in YAML or JSON, or sets a key twice."""
         try:
             content = _parse(read_regular(path).decode("utf-8"))
+            _check_values(content)
         except OSError as error:
             other = "correct the path, or the file that names it"
             reason = f"cannot be read: {blame(error, path, other, reading=True)}"
@@ -94,7 +107,7 @@ class ConfigFile:
         except yaml.MarkedYAMLError as error:
             reason = _fault(error)
         except RecursionError:
-            reason = "a value holds itself or is nested too deeply: write the values instead of the alias"
+            reason = TOO_DEEP
         except (yaml.YAMLError, ValueError) as error:
             reason = f"cannot be read as YAML: {' '.join(str(error).split())}; correct it"
         else:
@@ -106,13 +119,63 @@ class ConfigFile:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
     except ValueError:
         return yaml.load(text, _Loader)
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise ConfigError(f"{name} is set twice in one mapping: keep one of the two")
+        content[name] = value
+    return content
+
+
+def _check_values(content: object) -> None:
+    """Raises ConfigError for more values or levels than a config needs, and for a text that no path or command can hold."""
+    left: list[tuple[Location, object]] = [((), content)]
+    count = 1
+    while left:
+        location, value = left.pop()
+        for text in (value, *location[-1:]):
+            if isinstance(text, str) and (found := UNFIT.search(text)):
+                raise FieldError(
+                    location,
+                    f"no path, command or variable can hold the character U+{ord(found[0]):04X}: remove it",
+                    value,
+                )
+        inner: list[tuple[Any, object]] = []
+        if isinstance(value, Mapping):
+            inner = list(value.items())
+        elif isinstance(value, list | tuple | set):
+            inner = list(enumerate(value))
+        count += len(inner)
+        if count > MOST_VALUES:
+            raise ConfigError(
+                f"more than {MOST_VALUES:,} values, each alias counted as all that it stands for: write fewer"
+            )
+        if len(location) > DEEPEST:
+            raise ConfigError(TOO_DEEP)
+        left.extend(((*location, key), each) for key, each in inner)
+
+
 class _Loader(yaml.FullLoader):
-    """That of Snakemake, which refuses a key that is set twice. What a merge (`<<`) brings may be set again."""
+    """That of Snakemake, which refuses a key that is set twice, and numbers of YAML 1.1 that readers take for others.
+
+    What a merge (`<<`) brings may be set again.
+    """
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+        if is_number and node.style is None and not PLAIN_NUMBER.fullmatch(node.value):
+            value = show(self.construct_object(node))
+            raise ConfigError(
+                f"line {node.start_mark.line + 1}: YAML 1.1 reads {node.value} as {value}: write the number in decimal digits, or a text in quotes"
+            )
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -144,9 +207,31 @@ class ConfigFiles:
     files: Sequence[ConfigFile] = ()
 
     @classmethod
-    def read(cls, content: Mapping[str, Any], paths: Sequence[Path]) -> Self:
-        """Raises ConfigError if a file is not as it must be."""
-        return cls(content, all_of(partial(ConfigFile.read, path) for path in paths))
+    def read(
+        cls,
+        content: Mapping[str, Any],
+        paths: Sequence[Path],
+        command_line: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """`command_line` is what --config sets, over all files. Raises ConfigError if a file is not as it must be."""
+        files = all_of(partial(ConfigFile.read, path) for path in paths)
+        if command_line:
+            files.append(ConfigFile(Path(COMMAND_LINE), command_line))
+        sources = cls(content, files)
+        try:
+            _check_values(content)  # what the command line has set, or a template
+        except ConfigError as error:
+            raise ConfigError(sources.explain(error)) from None
+        return sources
+
+    def refuse_ignored(self, is_allowed: Callable[[Location], bool]) -> None:
+        """Raises ConfigError for an empty mapping where it is not allowed: merged over a value, it leaves the value as it was."""
+        for file in self.files if len(self.files) > 1 else ():
+            for location in _empty_mappings(file.content):
+                if not is_allowed(location):
+                    raise ConfigError(
+                        f"{file.path}: {dotted(location)} is {{}}: an empty mapping changes nothing here: give a value, or remove the key"
+                    )
 
     @property
     def names(self) -> str:
@@ -176,6 +261,15 @@ class ConfigFiles:
             if found is not MISSING:
                 break  # the command line has replaced it
         return COMMAND_LINE if self.files else "config"
+
+
+def _empty_mappings(content: object, location: Location = ()) -> Iterator[Location]:
+    """Where they are. A list replaces another one as a whole, so nothing in it is merged."""
+    if isinstance(content, Mapping):
+        if not content:
+            yield location
+        for key, value in content.items():
+            yield from _empty_mappings(value, (*location, key))
 
 
 def _alike(one: object, other: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -63,6 +63,10 @@ class StudyRecord(Record):
     """How every cell trains. None: a run without a study."""
     resume: bool = False
     """Whether an interrupted run goes on from its newest complete checkpoint."""
+    words: str = ""
+    """Of which config it is."""
+    listed: Mapping[str, Any] = field(default_factory=dict)
+    """By cell, the list of failures that it names, as JSON."""
     keep_after_run: int = 0
     """Versions of the checkpoint that stay when a run has ended."""
 

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -51,11 +52,26 @@ class Section(BaseModel):
 
 def checked(model: type[Model], sources: ConfigFiles) -> Model:
     """The content of the files as this model. Raises ConfigError with one line for each wrong value."""
+    sources.refuse_ignored(partial(_takes_a_mapping, model))
     try:
         return model.model_validate(dict(sources.content))
     except ValidationError as error:
         lines = [_line(entry, model, sources) for entry in error.errors(include_url=False)]
         raise ConfigError(shortened(lines)) from None
+
+
+def _takes_a_mapping(model: type[BaseModel], location: Location) -> bool:
+    """Whether an empty mapping is a value of the field there."""
+    content: dict[Any, Any] = {}
+    for part in reversed(location):
+        content = {part: content}
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        told = ("missing", "invalid_key", *_UNKNOWN)  # by the check of all files together
+        places = [each["loc"] for each in error.errors() if each["type"] not in told]
+        return not any(place[: len(location)] == location for place in places)
+    return True
 
 
 def _line(entry: Any, model: type[BaseModel], sources: ConfigFiles) -> str:

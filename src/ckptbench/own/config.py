@@ -105,7 +105,8 @@ class OwnSection(Section):
     )
     environment: dict[str, Text] = Field(
         default={},
-        description="Environment variables of the command, beside yours. They may have placeholders, too.",
+        description="Environment variables of the command, beside yours. They may have placeholders, too. All users can read them in the process "
+        "list, and records keep them: a secret belongs into your own environment, which is passed on unrecorded.",
     )
     directory: PathOrNull = Field(
         default=None,

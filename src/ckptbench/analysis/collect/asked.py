@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.common.errors import RunFolderError
-from ckptbench.runs.layout import MANIFEST
+from ckptbench.common.files import read_json
+from ckptbench.runs.layout import MANIFEST, SEAL_COPY
 from ckptbench.runs.seal import refused
 
 
@@ -18,6 +19,8 @@ class Asked:
 
     training: Mapping[str, Any]
     """The fields of `Training`."""
+    listed: Mapping[str, Any] = field(default_factory=dict)
+    """By cell, the list of failures that it names."""
     datasets: Mapping[str, str]
     """The `dataset_sha256` of every prepared dataset that is still there, by its name."""
 
@@ -33,15 +36,25 @@ def check_asked(run: Run, asked: Asked | None) -> None:
     if asked is None:
         return
     training = run.manifest["training"]
-    for field in {**asked.training, **training}:
-        found, wanted = (each.get(field, "missing") for each in (training, asked.training))
+    for name in {**asked.training, **training}:
+        found, wanted = (each.get(name, "missing") for each in (training, asked.training))
         if found != wanted:
-            raise refused(path, f"training.{field} is {found!r}, the study asks for {wanted!r}")
+            raise refused(path, f"training.{name} is {found!r}, the study asks for {wanted!r}")
     found = run.manifest["dataset_sha256"]
     if found != (wanted := asked.datasets.get(run.cell.dataset, found)):
         raise refused(
             path, f"dataset_sha256 is {found}, and {run.cell.dataset} of the study has {wanted}"
         )
+    copy = (
+        run.folder / SEAL_COPY
+    )  # which says what the run was made from; a folder of an older version has none
+    if (wanted := asked.listed.get(run.cell.id)) is not None and copy.exists():
+        noted = read_json(copy).get("made_from") or {}
+        if noted.get("listed", wanted) != wanted:
+            raise refused(
+                copy,
+                f"failures.{run.cell.failure_list} is {noted['listed']}, the study asks for {wanted}",
+            )
 
 
 def check_datasets(runs: Iterable[Run]) -> None:

@@ -62,20 +62,20 @@ PROJECTED = "*"
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
 
 
-def study_text(tables: Tables, folder: str = FOLDER) -> str:
+def study_text(tables: Tables, folder: str = FOLDER, config: str = "") -> str:
     """The screen as text, from the tables that `DECISION` names, and where a study was made from `STUDY_TABLES` too.
 
-    `folder` is the place of the tables, as a reader would type it.
+    `folder` is the place of the tables, as a reader would type it; `config` says of which config they are.
     """
-    return text(screen(tables, folder))
+    return text(screen(tables, folder, config))
 
 
-def screen(tables: Tables, folder: str = FOLDER) -> Screen:
+def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
     """The same before it is laid out."""
-    rows = shown(tables)
+    rows, said = shown(tables), (config,) if config else ()
     if rows.empty:
         return Screen(
-            title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables))
+            title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
     lines = tuple(_lines(rows))
     untold = any(UNTOLD in line.cells for line in lines)
@@ -96,7 +96,7 @@ def screen(tables: Tables, folder: str = FOLDER) -> Screen:
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
         ),
-        ending=(_own_case(rows, folder),),
+        ending=(*said, _own_case(rows, folder)),
     )
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.foreign import own_packages_first
 from ckptbench.common.remedies import in_one_line
 
 EXTRA = ("click", "rich", "numpy", "scipy", "pandas", "pyarrow", "pydantic", "yaml", "vl_convert")
@@ -15,6 +16,7 @@ INSTALL = 'pip install "ckptbench[decide]"'
 
 def main() -> None:
     """Run the command. Exit status: 0 with an answer, 2 for wrong options, 1 for any other error."""
+    own_packages_first()
     try:
         from ckptbench.report.commands.verbs import run
 

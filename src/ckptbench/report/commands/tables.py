@@ -16,6 +16,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
+from ckptbench.config.identity import config_of
 from ckptbench.config.values import LARGEST_NUMBER, one_line
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import failure_rates, left_out
@@ -56,7 +57,12 @@ def answer_from_tables(asked: Asked) -> Answer:
     choices = tuple(map(_choice, records(shown(tables))))
     of_study = screen(tables)
     notes = (setting(choices), *costs.notes) if costs.notes else ()
-    shown_screen = replace(of_study, verdict=(*filter(None, notes), *of_study.verdict), ending=())
+    config = config_of(asked.study) if asked.study else ""
+    shown_screen = replace(
+        of_study,
+        verdict=(*filter(None, notes), *of_study.verdict),
+        ending=(config,) if config else (),
+    )
     return Answer(
         text=text(shown_screen),
         gpus=gpus,

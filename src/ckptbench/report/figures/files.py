@@ -31,7 +31,7 @@ def write_figure(
     Raises RunFolderError where a table is missing or of another version.
     """
     entry = figures[name]
-    tables = read_tables(tables_folder, entry.tables)
+    tables = read_tables(tables_folder, entry.tables, set_aside=True)
     output_stem.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix(): a stem may contain a dot.
     paths = {

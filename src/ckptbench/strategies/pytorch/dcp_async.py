@@ -37,7 +37,7 @@ from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.strategies.pytorch.state import OwnGroup, save_rest, state_of
-from ckptbench.strategies.pytorch.writing_process import died, end_sharing
+from ckptbench.strategies.pytorch.writing_process import died, end_sharing, make_room_for_sockets
 
 
 class DcpAsync(Strategy):
@@ -56,6 +56,7 @@ class DcpAsync(Strategy):
         # The writing processes meet at rank 0's host. DCP would look up this host's name instead, which may have no address.
         os.environ.setdefault("MASTER_ADDR", self._world.addresses[0].rpartition(":")[0])
         if self._in_process:
+            make_room_for_sockets()
             atexit.register(end_process)  # after an error nobody closes a strategy
 
     def save(self, position: Position) -> Share:

@@ -37,7 +37,7 @@ from ckptbench.frameworks.contract import reading
 from ckptbench.strategies.contract import StrategyContext, done
 from ckptbench.strategies.one_writer import WRITING_RANK, OneWriter
 from ckptbench.strategies.pytorch.state import flat, updated_state
-from ckptbench.strategies.pytorch.writing_process import died, end_sharing
+from ckptbench.strategies.pytorch.writing_process import died, end_sharing, make_room_for_sockets
 
 ALONE = RankInfo(global_rank=0, global_world_size=1, role_rank=0, role_world_size=1)
 """To the library rank 0 is the only one, so nothing in it waits for other ranks."""
@@ -60,6 +60,7 @@ class TorchCheckpointing(OneWriter):
     def ready(self) -> None:
         """Start the process, and make the memory of the copies."""
         if self._rank == WRITING_RANK and self._engine is None:
+            make_room_for_sockets()
             self._engine = _Engine(beside=self._options["staging"] == "beside")
             self._engine.saver.stage(self._state()).result()
             self._has_begun = True
