@@ -229,7 +229,7 @@ def told(
 ) -> tuple[int, list[str]]:
     for one in traces:
         one.into(folder / "run")
-    result = saves.tell(folder, "run", code)
+    result = saves.tell(folder, "run", code, begun=0.0)
     lines = capfd.readouterr().err.splitlines()
     assert json.loads((folder / "saves.json").read_text())["exit_code"] == result
     return result, [line.removeprefix("ckptbench-probe: ") for line in lines]
@@ -447,6 +447,21 @@ def test_files_between_two_updates_are_one_checkpoint_by_the_name_of_their_folde
     assert (code, lines[0]) == (0, "verdict       sound: all 2 checkpoints are whole, of 3 files each")  # fmt: skip
     rows = checkpoints(ranks(folder / "run", "run"))
     assert [[save.path for save in row.saves] for row in rows] == [["/c/step-2"], ["/c/step-4"]]
+
+
+def test_a_file_that_no_engine_wrote_beside_a_checkpoint_is_not_called_whole(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = rank()
+    (output := folder / "step-2").mkdir()
+    for name in ("opt.pt", "weights.npz"):
+        (output / name).write_bytes(b"\0")
+    (output / "settings.json").write_text("{}")
+    given(one, 1, 2, str(output / "opt.pt"))
+    found(one, 1, 2)
+    code, lines = told(folder, capfd, one)
+    assert (code, lines[0]) == (0, "verdict       sound in what was compared, which was not every file: 1 checkpoint")  # fmt: skip
+    assert lines[-1] == "not compared  step-2/weights.npz: no engine that is known wrote them"
 
 
 def test_ranks_that_count_their_updates_otherwise_have_the_same_checkpoints(

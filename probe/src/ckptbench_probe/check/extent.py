@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +84,14 @@ def _left(
     yield "which two undisturbed runs have differently", sorted(own)
 
 
-def unread(folder: Path, noted: Iterable[str]) -> tuple[str, ...]:
-    """Binary files below a folder that no engine was seen to write."""
+def unread(
+    folder: Path, noted: Iterable[str], *, since: float = 0.0, below: bool = True
+) -> tuple[str, ...]:
+    """Binary files in a folder, and below it, that no engine was seen to write, and that were changed since then, in seconds since 1970."""
     known = tuple(map(os.path.realpath, noted))
     real = Path(os.path.realpath(folder))
-    files = (path for path in sorted(real.rglob("*")) if path.is_file() and not path.is_symlink())
+    found = sorted(real.rglob("*") if below else real.glob("*"))
+    files = (path for path in found if _is_newer(path, since))
     return tuple(
         str(path.relative_to(real))
         for path in files
@@ -95,6 +99,14 @@ def unread(folder: Path, noted: Iterable[str]) -> tuple[str, ...]:
         and not any(str(path) == one or str(path).startswith(one + os.sep) for one in known)
         and b"\0" in _begin(path)
     )
+
+
+def _is_newer(path: Path, since: float) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False  # it is gone
+    return stat.S_ISREG(status.st_mode) and status.st_mtime >= since
 
 
 def _begin(path: Path) -> bytes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptbench_probe.check.checkpoints import Checkpoint, checkpoints, ranks
+from ckptbench_probe.check.extent import listed, unread
 from ckptbench_probe.check.folders import FOLDER
 from ckptbench_probe.check.saved import CANNOT_TELL, MIXED, TORN, WHOLE, Saved
 from ckptbench_probe.harmless import say, say_lines
@@ -50,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if not command:
         say("no command: write it after --, as in ckptbench-probe check saves -- torchrun train.py")
         return CODES[CANNOT_TELL]
-    folder, name = options.folder.resolve(), run_name()
+    folder, name, begun = options.folder.resolve(), run_name(), time.time()
     try:
         (folder / name).mkdir(parents=True, exist_ok=True)
         status = launch(command, {**environment(os.environ, folder / name, name), CHECK: "saves"})
@@ -62,20 +64,24 @@ def run(options: argparse.Namespace) -> int:
         return CODES[CANNOT_TELL]
     if int(os.environ.get("SLURM_PROCID", "0")):
         return CODES[SOUND]  # the launcher of the first task tells of all
-    return tell(folder, name, os.waitstatus_to_exitcode(status))
+    return tell(folder, name, os.waitstatus_to_exitcode(status), begun)
 
 
-def tell(folder: Path, name: str, code: int) -> int:
-    """What was found, on standard error and in saves.json; the exit code of the check. `code`: of the command."""
+def tell(folder: Path, name: str, code: int, begun: float) -> int:
+    """What was found, on standard error and in saves.json; the exit code of the check.
+
+    `code`: of the command; `begun`: when it was started, in seconds since 1970.
+    """
     seen = ranks(folder / name, name)
     found = checkpoints(seen)
     troubles = [trouble for rank in seen for trouble in rank.troubles]
     verdict = _verdict(found, code, troubles)
     trained = sum(rank.trains for rank in seen)
-    lines = _lines(found, verdict, code, troubles) if trained else [NOTHING]
+    beside = _beside(found, begun)
+    lines = _lines(found, verdict, code, troubles, beside) if trained else [NOTHING]
     content = {
         "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": trained, "command_exit_code": code,
-        "checkpoints": [one.as_dict() for one in found], "troubles": troubles, "runs": str(folder / name),
+        "checkpoints": [one.as_dict() for one in found], "not_compared": beside, "troubles": troubles, "runs": str(folder / name),
     }  # fmt: skip
     try:
         (folder / REPORT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -94,9 +100,22 @@ def _verdict(found: list[Checkpoint], code: int, troubles: list[str]) -> str:
     return MIXED if MIXED in verdicts else SOUND
 
 
-def _lines(found: list[Checkpoint], verdict: str, code: int, troubles: list[str]) -> list[str]:
+def _beside(found: list[Checkpoint], begun: float) -> list[str]:
+    """Binary files that were written beside checkpoints, by no engine that is known: a part of a checkpoint may be among them."""
+    paths = {path for one in found for save in one.saves for path in (save.path, *save.files)}
+    folders = {Path(path).parent for path in paths if os.path.isabs(path)}
+    return sorted(
+        os.path.join(folder.name, name)
+        for folder in folders
+        for name in unread(folder, paths, since=begun, below=False)
+    )
+
+
+def _lines(
+    found: list[Checkpoint], verdict: str, code: int, troubles: list[str], beside: list[str]
+) -> list[str]:
     """The verdict, and then why."""
-    lines = [_line("verdict", _sentence(found, verdict, code, troubles))]
+    lines = [_line("verdict", _sentence(found, verdict, code, troubles, bool(beside)))]
     for kind, name in ((TORN, "torn"), (CANNOT_TELL, "cannot tell"), (MIXED, "mixed")):
         rows = [one for one in found if one.verdict == kind]
         lines += [
@@ -120,6 +139,8 @@ def _lines(found: list[Checkpoint], verdict: str, code: int, troubles: list[str]
     if compared:
         others = f" and {values:,} other values" if values else ""
         lines.append(_line("compared", f"{compared:,} tensors{others}{_left(saves)}"))
+    if beside:
+        lines.append(_line("not compared", f"{listed(beside)}: no engine that is known wrote them"))
     return lines
 
 
@@ -134,7 +155,10 @@ def _line(name: str, text: str) -> str:
     return f"{name:<{WIDTH}}{text}"
 
 
-def _sentence(found: list[Checkpoint], verdict: str, code: int, troubles: list[str]) -> str:
+def _sentence(
+    found: list[Checkpoint], verdict: str, code: int, troubles: list[str], more: bool
+) -> str:
+    """`more`: whether other files were written beside the checkpoints."""
     if not found:
         return "cannot tell: nothing was saved by an engine that the probe knows"
     if verdict == IS_TORN:
@@ -144,6 +168,8 @@ def _sentence(found: list[Checkpoint], verdict: str, code: int, troubles: list[s
         mixed = sum(one.verdict == MIXED for one in found)
         return f"mixed as given: {mixed} of {_number(found)} {'has' if mixed == 1 else 'have'} tensors of several updates, and nothing tore: the save was given them"
     if verdict == SOUND:
+        if more:
+            return f"sound in what was compared, which was not every file: {_number(found)}{_of_files(found)}"
         whole = "the only checkpoint is" if len(found) == 1 else f"all {len(found)} checkpoints are"
         return f"sound: {whole} whole{_of_files(found)}"
     unknown = sum(one.verdict == CANNOT_TELL for one in found)
