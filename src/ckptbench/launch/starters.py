@@ -58,7 +58,7 @@ class Program:
 
 HANDED = ".environment-*"
 """The files of `HandedEnvironment`."""
-TAKE = '. "$0" && rm -f "$0" && exec "$@"'
+TAKE = '. "$0" && { rm -f "$0"; exec "$@"; }'
 """A shell's script: it takes its environment from a file (its name is the script's `$0`), removes it, and becomes the command."""
 
 
