@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def needs_pbs(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
     chosen = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    named = ("on_pbs", "pbs_client", "abci", Pbs)
+    named = ("on_pbs", "pbs_client", "abci", "pbs", Pbs)
     return "pbs" in item.fixturenames or any(each in named for each in chosen)
 
 

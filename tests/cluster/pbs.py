@@ -179,7 +179,7 @@ class Pbs(Cluster):
         (home / "mom_priv" / "config").write_text(MOM_CONFIG)
         # Jobs find their server by it.
         settings = [f"PBS_CONF_FILE={self._conf(SERVER)}", f"PATH={PREFIX}/bin:/usr/bin:/bin"]
-        # All hosts have their addresses on this machine: mpiexec would take each for its own.
+        # All hosts have their addresses on this machine: an mpiexec over several would take each for its own.
         settings.append("HYDRA_LAUNCHER_AUTOFORK=0")
         (home / "pbs_environment").write_text("".join(f"{line}\n" for line in settings))
 

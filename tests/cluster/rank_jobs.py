@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ckptbench.launch.starters import HANDED
 from tests.cluster.commands import PATIENCE_S, check, poll, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,10 @@ class RankJob:
         assert poll((self._folder / "outcome.json").exists), self.said()
         outcome = json.loads((self._folder / "outcome.json").read_text())
         return str(outcome["error"]) if outcome["error"] else None
+
+    def handed(self) -> list[Path]:
+        """Files with the environment of ranks."""
+        return list((self._folder / "logs").glob(HANDED))
 
     def launcher(self) -> int:
         """Its process id."""

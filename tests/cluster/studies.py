@@ -19,19 +19,29 @@ from tests.study.checkout import Checkout, ranks_of
 TINY = "config/studies/tiny.yaml"
 VARIED = "config/studies/varied.yaml"
 CORES = min(8, len(os.sched_getaffinity(0)))
-FITTED = {
+ACCOUNT = ("--submitit-account", "gxx50000")
+TWO_HOSTS = ("--submitit-tasks-per-node", "1")
+"""Of two ranks, by any profile."""
+FITTED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # Emulated nodes claim more memory than there is, and more cores. Two ranks have two nodes.
-    "slurm": ("--submitit-tasks-per-node", "1", "runtime=10", "mem_mb=1500", "cpus_per_task=1"),
+    "slurm": (TWO_HOSTS, ("runtime=10", "mem_mb=1500", "cpus_per_task=1")),
     # One host, which two ranks share; so many slots that a rank gets as many threads as locally.
-    "gridengine": ("--submitit-tasks-per-node", "2", "runtime=10", f"cpus_per_task={CORES}"),
-    # Whole hosts, as the queue says. Two ranks have two.
-    "abci": ("--submitit-tasks-per-node", "1", "runtime=10"),
+    "gridengine": (
+        ("--submitit-tasks-per-node", "2"),
+        ("runtime=10", f"cpus_per_task={CORES}"),
+    ),
+    # Whole hosts, as the queue says, and two ranks on one of them.
+    "abci": ((), ("runtime=10",)),
+    "pbs": ((), ("runtime=10", "cpus_per_task=1")),
 }
+"""Options, and resources of all rules."""
 
+OF_PBS = [["qstat", "-x", "-t"], ["qstat", "-s"], ["pbsnodes", "-a"]]
 QUEUES: dict[str, list[list[str]]] = {
     "slurm": [["squeue", "--format=%i %T %r %N %M"], ["sinfo", "--Node", "--format=%N %T %E"]],
     "gridengine": [["qstat", "-f"]],
-    "abci": [["qstat", "-x", "-t"], ["qstat", "-s"], ["pbsnodes", "-a"]],
+    "abci": OF_PBS,
+    "pbs": OF_PBS,
     "local": [],
 }
 """What is asked about a scheduler when a study does not end."""
@@ -39,9 +49,9 @@ QUEUES: dict[str, list[list[str]]] = {
 
 def resources(cluster: str, **others: object) -> list[str]:
     """Options that fit the profile to the emulated cluster."""
-    option, tasks, *defaults = FITTED[cluster]
+    options, defaults = FITTED[cluster]
     wanted = dict(each.split("=") for each in defaults) | others
-    common = ["--jobs", "3", "--latency-wait", "10", option, tasks]
+    common = ["--jobs", "3", "--latency-wait", "10", *options]
     return [*common, "--default-resources", *(f"{name}={value}" for name, value in wanted.items())]
 
 

@@ -19,7 +19,7 @@ OWN: dict[str, dict[str, Any]] = {
     # Two nodes, a rank each.
     "slurm": {"ranks": 2, "command": f"srun {sys.executable} train.py {{folder}} {{interval}}"},
     "gridengine": {},
-    "abci": {},
+    "pbs": {},
 }
 TOGETHER = """
 import os, sys, time
@@ -31,7 +31,7 @@ while len([*here.glob("rank-*")]) < int(os.environ.get("SLURM_NTASKS", 1)):
     time.sleep(0.01)
 """
 """Ranks begin to train when all are there, as those of a real training do."""
-SCHEDULERS = {"slurm": "slurm", "gridengine": "gridengine", "abci": "pbs"}
+SCHEDULERS = {"slurm": "slurm", "gridengine": "gridengine", "pbs": "pbs"}
 
 
 @pytest.mark.parametrize("profile", OWN)
@@ -39,11 +39,10 @@ def test_each_run_is_a_job_under_the_probe(
     profile: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     cluster: Cluster = request.getfixturevalue(SCHEDULERS[profile])
-    account = ["--submitit-account", "gxx50000"] if profile == "abci" else []
     folder = tmp_path_factory.mktemp(f"own-{profile}") / "checkout"
-    checkout = Checkout.make(folder, profile, *account, *resources(profile))
+    checkout = Checkout.make(folder, profile, *resources(profile))
     study = write_study(folder, code=TOGETHER + TRAINING, values={"interval": [5]}, **OWN[profile])
-    with client_of(cluster) if profile == "abci" else nullcontext():
+    with client_of(cluster) if profile == "pbs" else nullcontext():
         with started(checkout, "runs", study=study) as process:
             end_well(checkout, process, PATIENCE_S)
         again = checkout.run("-n", "runs", study=study)

@@ -97,11 +97,16 @@ def nobody_is_left(job: RankJob) -> bool:
     return poll(lambda: not job.processes())
 
 
+def no_secret_was_shown(job: RankJob) -> bool:
+    """Neither in arguments while the ranks ran, nor in a file that they have left behind."""
+    return not any(note["secret_in"] for note in job.found()) and not job.handed()
+
+
 # Slurm
 
 
 @starters
-@pytest.mark.parametrize(("ranks", "nodes"), [(4, 2), (6, 3), (5, 3)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (4, 2), (6, 3), (5, 3)])
 def test_every_rank_comes_up_on_its_node_with_a_gpu_of_its_own(
     sbatch: Submit, through: Through, ranks: int, nodes: int
 ) -> None:
@@ -118,6 +123,7 @@ def test_every_rank_comes_up_on_its_node_with_a_gpu_of_its_own(
             "gpu": str(gpu),
             "peers": ranks,
             "python": request.python,
+            "secret_in": [],
         }
         for rank, (node, gpu) in enumerate(places)
     ]
@@ -190,6 +196,7 @@ def test_grid_engine_starts_ranks_on_a_host(qsub: Submit, through: Through) -> N
     assert job.error() is None, job.said()
     found = [(note["rank"], note["local_rank"], note["peers"]) for note in job.found()]
     assert found == [(0, 0, 3), (1, 1, 3), (2, 2, 3)]
+    assert no_secret_was_shown(job)
     assert {note["node"].split(".")[0] for note in job.found()} == {
         socket.gethostname().split(".")[0]
     }
@@ -231,6 +238,7 @@ def test_pbs_starts_ranks_on_both_hosts(pbs_qsub: Submit, through: Through) -> N
     assert nodes == list(pbs_conf.NODES)
     first, second = dict.fromkeys(note["node"] for note in job.found())
     assert found == [(0, first, 0, 4), (1, first, 1, 4), (2, second, 0, 4), (3, second, 1, 4)]
+    assert no_secret_was_shown(job)
 
 
 @starters_of_pbs

@@ -30,7 +30,16 @@ from tests.cluster.held_run import (
 )
 from tests.cluster.pbs import Pbs, archive
 from tests.cluster.slurm import Slurm
-from tests.cluster.studies import end_well, resources, said, started, state, submitted
+from tests.cluster.studies import (
+    ACCOUNT,
+    TWO_HOSTS,
+    end_well,
+    resources,
+    said,
+    started,
+    state,
+    submitted,
+)
 from tests.study.checkout import COLD, Checkout
 from tests.study.warm.environments import warm_environments
 
@@ -121,7 +130,7 @@ def on_slurm(start: Start, slurm: Slurm) -> dict[str, Pair]:
 
 def on_pbs(start: Start, pbs: Pbs) -> dict[str, Pair]:
     pbs.manage("set server node_fail_requeue=5")
-    options = ["--submitit-account", "gxx50000", *resources("abci", runtime=RUNTIME_MIN)]
+    options = [*ACCOUNT, *TWO_HOSTS, *resources("abci", runtime=RUNTIME_MIN)]
     return {"lost": bereaved(start, pbs, "chainer", "abci", *options)}
 
 

@@ -22,7 +22,7 @@ from ckptbench.world.variables import STEADY_HEAP, TUNABLES
 from tests.cluster import pbs_conf
 from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.slurm_conf import NODES
-from tests.cluster.studies import VARIED, end_well, resources, started, vary
+from tests.cluster.studies import ACCOUNT, VARIED, end_well, resources, started, vary
 from tests.study.checkout import Checkout
 from tests.study.selection import FULL
 from tests.study.warm.environments import warm_environments
@@ -30,13 +30,15 @@ from tests.study.warm.environments import warm_environments
 WHOLE: dict[str, Any] = {}
 """The small study's matrix: all frameworks, one rank and two, with checkpoints and without."""
 TWO_RANKS = {"ranks": [2]}
-ON_PBS = TWO_RANKS if FULL else TWO_RANKS | {"framework": ["chainer", "pytorch"]}
+ON_PBS = WHOLE if FULL else {"framework": ["chainer", "pytorch"]}
+SPREAD = "train_cell:tasks_per_node=1 if 'pytorch' in wildcards.cell else 8"
+"""On PBS the ranks of PyTorch have two hosts. Those of all others have one, as the profile for ABCI says, and Chainer's are started by mpiexec."""
 EVERY = on_any_ranks()
 OF_TWO_RANKS = 2 * len(EVERY)
 RUNS = {
     "on_slurm": 2 * OF_TWO_RANKS,
     "on_gridengine": OF_TWO_RANKS,
-    "on_pbs": OF_TWO_RANKS if FULL else 4,
+    "on_pbs": 2 * OF_TWO_RANKS if FULL else 6,
 }
 """Of every run the first repeat."""
 PATIENCE_S = 1500
@@ -99,15 +101,18 @@ def on_gridengine(gridengine: object, tmp_path_factory: Folder) -> Checkout:
 def on_pbs(pbs: Cluster, tmp_path_factory: Folder) -> Iterator[Checkout]:
     """In forked processes that enter the host of their job: what PBS starts and ends is tested in test_ranks.py."""
     folder = tmp_path_factory.mktemp("pbs") / "checkout"
-    options = ["--submitit-account", "gxx50000", *resources("abci")]
+    options = [*ACCOUNT, *resources("abci"), "--set-resources", SPREAD]
     checkout = Checkout.make(folder, "abci", *options, environments=warm_environments())
     with client_of(pbs):
-        yield run_to_its_end(checkout, ON_PBS, *COLLECTED)
+        alone = [] if FULL else [{"framework": "pytorch", "ranks": 1}]
+        yield run_to_its_end(checkout, ON_PBS, *COLLECTED, exclude=alone)
 
 
-def run_to_its_end(checkout: Checkout, matrix: dict[str, Any], *targets: str) -> Checkout:
+def run_to_its_end(
+    checkout: Checkout, matrix: dict[str, Any], *targets: str, **others: Any
+) -> Checkout:
     """To the tables that are asked for; with none, to all tables and figures."""
-    study = vary(checkout, matrix, {}, repeats=1)
+    study = vary(checkout, matrix, {}, repeats=1, **others)
     with started(checkout, *targets, study=study) as process:
         end_well(checkout, process, PATIENCE_S)
     return checkout
@@ -210,12 +215,21 @@ def test_all_ranks_ran_on_the_host_of_grid_engine(on_gridengine: Checkout) -> No
         assert all(same_host(name, host) for name in hosts)
 
 
-def test_two_ranks_have_two_hosts_of_pbs_by_the_profile_for_abci(on_pbs: Checkout) -> None:
-    for run, ranks in on_pbs.table("runs").set_index("run")["ranks"].items():
-        hosts = hosts_of(on_pbs, str(run))
-        assert len(set(hosts)) == len(hosts) == ranks
+def test_ranks_have_one_host_of_pbs_by_the_profile_for_abci_or_two_where_asked_for(
+    on_pbs: Checkout,
+) -> None:
+    runs = on_pbs.table("runs")
+    assert {*zip(runs["framework"], runs["ranks"], strict=True)} >= {
+        ("chainer", 1),
+        ("chainer", 2),
+        ("pytorch", 2),
+    }
+    for run, framework, ranks in zip(runs["run"], runs["framework"], runs["ranks"], strict=True):
+        hosts = hosts_of(on_pbs, run)
+        spread = ranks if "pytorch" in framework else 1
+        assert (len(hosts), len(set(hosts))) == (ranks, spread)
         assert set(hosts) <= set(pbs_conf.NODES)
-        assert heaps_of(on_pbs, str(run)) == {STEADY_HEAP}
+        assert heaps_of(on_pbs, run) == {STEADY_HEAP}
 
 
 def hosts_of(checkout: Checkout, run: str) -> list[str]:

@@ -16,7 +16,7 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[2]
 COLD = ROOT / ".environments"
 """The real environments: each process imports its framework. `warm.environments` has others."""
-PROFILES = ("local", "slurm", "gridengine", "abci", "abci-v100", "polaris")
+PROFILES = ("local", "slurm", "gridengine", "pbs", "abci", "polaris", "tsubame4")
 LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", *PROFILES)
 COPIED = ("config", "envs")
 

@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
+from checkout import PROFILES, ROOT, Checkout
 from selection import FULL
 
 STUDY = "config/studies/rojas-abci.yaml"  # GPUs, 1 to 256 of them
 SCHEDULERS = {"sbatch", "srun", "sacct", "squeue", "scancel", "scontrol", "qsub", "qstat", "qdel"}
-PLANNED = ("slurm", "gridengine", "abci", "abci-v100", "polaris") if FULL else ("slurm", "abci")
+CLUSTERS = tuple(profile for profile in PROFILES if profile != "local")
+PLANNED = CLUSTERS if FULL else ("slurm", "abci")
 """Below, jobs of every profile are printed. To print them, the study is planned as well."""
-REFUSED = ("abci", "abci-v100", "polaris") if FULL else ("abci",)
+REFUSED = ("abci", "tsubame4", "polaris") if FULL else ("abci",)
 
 
 def snakemake(
@@ -150,14 +151,34 @@ def test_a_reservation_of_abci_is_a_queue_and_the_kind_of_its_nodes_a_variable(
     assert {"#PBS -q R123456", "#PBS -l select=4", "#PBS -v RTYPE=rt_HF,USE_SSH=1"} <= set(lines)
 
 
-def test_one_gpu_of_abci_is_a_queue_and_one_task_a_node(checkout: Checkout) -> None:
+def test_one_gpu_of_abci_is_a_queue_and_a_run_of_more_is_refused_by_the_plan(
+    checkout: Checkout,
+) -> None:
+    """A job of its queues for parts of a node has one of these."""
     options = ("--submitit-queue", "rt_HG", "--submitit-tasks-per-node", "1")
-    lines = submission(checkout, "abci", 4, *options)
-    assert {"#PBS -q rt_HG", "#PBS -l select=4"} <= set(lines)
+    refused = snakemake(
+        checkout, "abci", "runs", "--submitit-dry-run", *options, SNAKEMAKE_SUBMITIT_ACCOUNT="g"
+    )
+    assert refused.returncode == 1
+    assert re.search(
+        r"train_cell: \d+ nodes, and a job in the queue rt_HG has 1 at most \(max_nodes\): ask for fewer",
+        refused.stdout,
+    )
 
 
-def test_the_machine_of_the_paper_gets_whole_nodes_of_four_gpus(checkout: Checkout) -> None:
-    assert submission(checkout, "abci-v100", 32) == [
+def test_pbs_gets_nodes_of_its_own_with_their_cores_and_gpus(checkout: Checkout) -> None:
+    lines = submission(checkout, "pbs", 8, "--submitit-queue", "gpu")
+    assert [line for line in lines if re.match(r"#PBS -[qPl]", line)] == [
+        "#PBS -q gpu",
+        "#PBS -P gxx50000",
+        "#PBS -l select=2:ncpus=32:mpiprocs=4:ngpus=4",
+        "#PBS -l place=scatter:exclhost",
+        "#PBS -l walltime=02:00:00",
+    ]
+
+
+def test_tsubame_gets_whole_nodes_of_four_gpus(checkout: Checkout) -> None:
+    assert submission(checkout, "tsubame4", 32) == [
         "qsub -terse -g gxx50000 FOLDER/submission.sh",
         "#$ -S /bin/bash",
         "#$ -N train_cell",
@@ -166,7 +187,7 @@ def test_the_machine_of_the_paper_gets_whole_nodes_of_four_gpus(checkout: Checko
         "#$ -r y",
         "#$ -notify",
         "#$ -l h_rt=7200",
-        "#$ -l rt_F=8",
+        "#$ -l node_f=8",
         '#$ -o "FOLDER/$JOB_ID_$TASK_ID_0_log.out"',
         '#$ -e "FOLDER/$JOB_ID_$TASK_ID_0_log.err"',
         "#$ -t 1-20",
@@ -177,7 +198,15 @@ def test_grid_engine_gets_slots_of_a_parallel_environment(checkout: Checkout) ->
     options = ("--submitit-options", "parallel_environment=mpi", "gpu_resource=gpu")
     lines = submission(checkout, "gridengine", 8, *options)
     assert "qsub -terse -P gxx50000 FOLDER/submission.sh" in lines
-    assert "#$ -pe mpi 8" in lines
+    assert "#$ -pe mpi 64" in lines
+
+
+def test_every_profile_has_a_link_at_the_root_and_a_row_in_the_docs() -> None:
+    folders = {path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml")}
+    assert folders == {*PROFILES}
+    assert {path.name for path in ROOT.iterdir() if path.is_symlink()} >= folders
+    rows = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs/cluster.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(CLUSTERS)
 
 
 def test_gpus_without_the_name_of_their_resource_are_one_error(checkout: Checkout) -> None:

@@ -140,8 +140,7 @@ def test_a_user_without_a_name_or_a_home_folder_trains(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    manifest = read_json(checkout.folder / run / "manifest.json")
-    assert (manifest["status"], manifest["environment"]["USER"]) == ("complete", "54321")
+    assert read_json(checkout.folder / run / "manifest.json")["status"] == "complete"
 
 
 MODULE = """

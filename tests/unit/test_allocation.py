@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import socket
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from ckptbench.launch.allocation import (
     scheduler_job,
     was_requeued,
 )
-from ckptbench.launch.starters import PBS_RSH, Program, rank_processes
+from ckptbench.launch.starters import PBS_RSH, TAKE, Program, rank_processes
 from ckptbench.world import variables
 from ckptbench.world.ranks import RankAssignment, same_host
 from ckptbench.world.variables import rank_of
@@ -223,17 +225,50 @@ def test_from_a_login_node_even_one_node_needs_the_scheduler() -> None:
 def test_grid_engine_quotes_the_words_of_a_remote_rank_for_its_shell() -> None:
     here, there = commands(on("gridengine", "n1", "n2"), 2)
     assert here == "python -m train a plan.json"
-    assert there == (
-        "qrsh -nostdin -inherit n2 env CKPTBENCH_CONTROL=n1:5 PYTHONPATH=/s "
-        f"{variables.RANK}=1 python -m train 'a plan.json'"
+    assert re.fullmatch(
+        rf"qrsh -nostdin -inherit n2 /bin/sh -c {re.escape(shlex.quote(TAKE))} /logs/\.environment-1-\w+ python -m train 'a plan.json'",
+        there,
     )
 
 
 def test_pbs_starts_the_words_of_a_remote_rank_as_they_are() -> None:
-    """Quotes would reach the rank: a variable's name would begin with one."""
+    """Quotes would reach the shell."""
     _, there = processes(on("pbs", "n1", "n2"), 2)
-    settings = ["CKPTBENCH_CONTROL=n1:5", "PYTHONPATH=/s", f"{variables.RANK}=1"]
-    assert there == ["pbs_tmrsh", "n2", "env", *settings, *TRAIN]
+    assert there[:5] == ["pbs_tmrsh", "n2", "/bin/sh", "-c", TAKE]
+    assert there[6:] == TRAIN
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "gridengine", "pbs"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program(command=TRAIN, logs=LOGS),
+        Program(command=TRAIN, logs=LOGS, mpiexec=MPIEXEC),
+        Program(command=TRAIN, logs=LOGS, starts_all=True),
+    ],
+)
+def test_no_variable_stands_in_the_arguments_of_what_starts_ranks(
+    scheduler: str, program: Program
+) -> None:
+    """Every user of the host can read them."""
+    allocation = on(scheduler, "n1", "n2")
+    secret = {variables.TOKEN: "hunter2", "OF_THE_RECOVERY": "hunter2"}
+    started = rank_processes(program, allocation, allocation.assignments(3), secret)
+    assert not any("hunter2" in word for process in started for word in process.command)
+    for rank, process in enumerate(started):
+        if process.handed:
+            assert process.handed.variables == {**secret, variables.RANK: str(rank)}
+
+
+def test_on_one_host_mpiexec_starts_ranks_itself_whatever_the_site_says() -> None:
+    site = {"HYDRA_LAUNCHER_AUTOFORK": "0", "HYDRA_HOST_FILE": "/site/hosts"}
+    program = Program(command=TRAIN, logs=LOGS, mpiexec=MPIEXEC)
+    one, two = on("pbs", "n1"), on("pbs", "n1", "n2")
+    (alone,) = rank_processes(program, one, one.assignments(2), {})
+    (spread,) = rank_processes(program, two, two.assignments(2), {})
+    found = {**site, **alone.variables}
+    assert (found["HYDRA_LAUNCHER_AUTOFORK"], found["HYDRA_HOST_FILE"]) == ("1", None)
+    assert {**site, **spread.variables}["HYDRA_LAUNCHER_AUTOFORK"] == "0"
 
 
 @pytest.mark.parametrize(

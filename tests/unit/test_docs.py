@@ -69,6 +69,15 @@ def test_every_path_on_a_page_exists(page: Path) -> None:
     assert not missing
 
 
+def test_pages_of_the_plugins_are_read_elsewhere_too() -> None:
+    """An index of packages, and the catalog of Snakemake's plugins, show them without the files beside them."""
+    plugin = ROOT / "plugins" / "snakemake-executor-plugin-submitit"
+    pages = [*(ROOT / "plugins").glob("*/README.md"), plugin / "docs/intro.md", plugin / "docs/further.md"]  # fmt: skip
+    assert {str(page): LINK.findall(page.read_text(encoding="utf-8")) for page in pages} == {
+        str(page): [] for page in pages
+    }
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_heading_that_a_link_names_exists(page: Path) -> None:
     for path, anchor in ANCHOR.findall(page.read_text(encoding="utf-8")):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ckptbench.common.errors import ConfigError, RunFolderError
+from ckptbench.launch.inheritance import is_secret
 from ckptbench.own.cell import OwnCell, expand_own
 from ckptbench.own.config import load_own_config, own_schema
 from ckptbench.own.record import OwnStudy
@@ -99,6 +100,7 @@ def test_braces_of_shells_and_of_the_command_itself_stay() -> None:
         ({"baseline": {"every": 1}}, "own.baseline.every", "no such placeholder (interval)"),
         ({"baseline": "train {every}"}, "own.baseline", "{every} has no values"),
         ({"baseline": 7}, "own.baseline", "as in {interval: 1000000}, or a whole command"),
+        ({"environment": {"WANDB_API_KEY": "hunter2"}}, "own.environment.WANDB_API_KEY", "set a secret in the shell that starts Snakemake"),
         ({"environment": {"A": "{lr}"}}, "own.environment.A", "{lr} has no values"),
         ({"comand": "x"}, "own.comand", "did you mean command?"),
     ],
@@ -135,3 +137,14 @@ def test_the_config_that_ships_is_valid_by_models_and_by_schema() -> None:
     for wrong in ({"command": 3}, {"values": {"interval": [True]}}, {"x": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"own": content["own"] | wrong}, own_schema())
+
+
+def test_a_secret_is_not_repeated_by_the_error_that_refuses_it() -> None:
+    found = refusal(environment={"HF_TOKEN": "hunter2"})
+    assert "HF_TOKEN" in found
+    assert "hunter2" not in found
+
+
+def test_what_only_sounds_like_a_secret_is_taken() -> None:
+    checked = ("TOKENIZERS_PARALLELISM", "MAX_TOKENS", "AUTHOR", "KEYSTONE")
+    assert not any(map(is_secret, checked))

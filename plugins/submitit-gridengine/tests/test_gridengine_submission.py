@@ -96,22 +96,22 @@ def test_a_job_with_everything() -> None:
     assert command[-5:] == ["qsub", "-terse", "-P", "physics", str(FILE)]
 
 
-def test_two_full_nodes_as_on_abci_1_and_2() -> None:
+def test_two_full_nodes_as_on_tsubame_4() -> None:
     asked: dict[str, Any] = {
         "account_option": "-g",
-        "account": "gaa50000",
-        "node_resource": "rt_F",
+        "account": "tga-group",
+        "node_resource": "node_f",
         "nodes": 2,
         "processes_per_node": 4,
         "gpus_per_node": 4,
-        "mem_gb": 360,
+        "mem_gb": 768,
         "timeout_min": 60,
     }
     command = executor(**asked)._make_submission_command(FILE)
-    assert command[-5:] == ["qsub", "-terse", "-g", "gaa50000", str(FILE)]
+    assert command[-5:] == ["qsub", "-terse", "-g", "tga-group", str(FILE)]
     assert [line for line in options(**asked) if line.startswith(("-l", "-pe", "-q"))] == [
         "-l h_rt=3600",
-        "-l rt_F=2",
+        "-l node_f=2",
     ]
 
 

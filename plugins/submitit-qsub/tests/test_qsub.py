@@ -193,3 +193,21 @@ def test_a_missing_qsub_is_named(
         made.update_parameters(python="python3")
     with pytest.raises(FailedSubmissionError, match="qsub was not found"):
         made.submit(print)
+
+
+@every
+def test_more_nodes_than_a_job_of_the_queue_may_have_are_refused(
+    executor: type[QsubExecutor],
+) -> None:
+    most = {"max_nodes": {"part": 1, "whole": 2}, "parallel_environment": "mpi"}
+    if executor is PbsExecutor:
+        del most["parallel_environment"]
+    with pytest.raises(
+        ValueError, match=r"2 nodes, and a job in the queue part has 1 at most \(max_nodes\)"
+    ):
+        options(executor, queue="part", nodes=2, **most)
+    for queue, nodes in (("part", 1), ("whole", 2), (None, 5), ("another", 5)):
+        assert options(executor, queue=queue, nodes=nodes, **most)
+    for wrong in (3, [3], {"part": "many"}, {"part": 0}):
+        with pytest.raises(ValueError, match=r"max_nodes is .*must be a mapping"):
+            options(executor, queue="part", max_nodes=wrong)

@@ -13,12 +13,13 @@ from pathlib import Path
 from ckptbench.common.clock import Instant
 from ckptbench.common.errors import RunStopped
 from ckptbench.common.processes import living_with
+from ckptbench.common.removal import remove_or_warn
 from ckptbench.common.shared_memory import MPICH, named_segments, remove_unused
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.inheritance import inherited
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.starters import Program, rank_processes
+from ckptbench.launch.starters import HANDED, Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
 from ckptbench.world.control import ControlServer
 from ckptbench.world.ranks import RankAssignment, ranks_a_node
@@ -54,6 +55,8 @@ def run_ranks(
     """
     assignments = allocation.assignments(ranks)
     program.logs.mkdir(parents=True, exist_ok=True)
+    for left in program.logs.glob(HANDED):  # by a launcher that was killed
+        remove_or_warn(left)
     with closing(ControlServer(assignments, host=_own_host(allocation, assignments))) as control:
         variables = _variables(program, assignments, control, threads)
         processes = rank_processes(program, allocation, assignments, variables)

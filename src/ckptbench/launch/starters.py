@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +24,14 @@ STEP: Mapping[str, str | None] = {
     # A task of srun has numbers of its own. What it starts here is no rank.
     **dict.fromkeys((*RANK_SOURCES, SLURM_RANK)),
 }
+
+ONE_HOST: Mapping[str, str | None] = {
+    **STEP,
+    # mpiexec starts ranks on its own host by itself, whatever a site has set for jobs of several hosts.
+    "HYDRA_LAUNCHER_AUTOFORK": "1",
+    "HYDRA_HOST_FILE": None,
+}
+"""What mpiexec has in its environment where all ranks are on its own host."""
 
 PBS_RSH = Path(__file__).with_name("pbs_rsh")
 """Starts a command line on another host of a PBS job, as rsh does."""
@@ -46,6 +56,33 @@ class Program:
     """Environment variables that it needs."""
 
 
+HANDED = ".environment-*"
+"""The files of `HandedEnvironment`."""
+TAKE = '. "$0" && { rm -f "$0"; exec "$@"; }'
+"""A shell's script: it takes its environment from a file (its name is the script's `$0`), removes it, and becomes the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedEnvironment:
+    """Environment variables for a process on another host, in a file that only this user can read.
+
+    In the arguments of what starts the process they could be read by every user of this host (proc(5)), and one of them is
+    the run's secret.
+    """
+
+    path: Path
+    """On a file system that both hosts share."""
+    variables: Mapping[str, str]
+
+    def write(self) -> None:
+        """Write the file, in lines of POSIX shell."""
+        lines = (f"export {name}={shlex.quote(value)}\n" for name, value in self.variables.items())
+        with os.fdopen(
+            os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as file:
+            file.writelines(lines)
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A command to start, and the logs of the command and of the ranks that it starts."""
@@ -59,6 +96,8 @@ class Process:
     """Whether the command is a rank. False: it starts ranks."""
     ignores_stops: bool = False
     """Whether the command starts with the schedulers' stop signals ignored, which every process of a job gets."""
+    handed: HandedEnvironment | None = None
+    """What is written before the command starts."""
 
 
 def rank_processes(
@@ -70,7 +109,7 @@ def rank_processes(
     """The processes that start the program once for each assignment; once if it `starts_all`; or once on each node if it `starts_node`.
 
     Every started process must have `variables` in its environment. Where a scheduler's starter does not pass on the
-    environment, they are written into the command. Raises LaunchError where ranks belong on other hosts and no scheduler can
+    environment, the process takes them from a file (`Process.handed`). Raises LaunchError where ranks belong on other hosts and no scheduler can
     start them there.
     """
     command, logs = program.command, program.logs
@@ -88,7 +127,7 @@ def rank_processes(
         return [Process([*_srun(firsts), *command], STEP, paths)]
     if program.mpiexec and len(assignments) > 1:
         mpiexec = [str(program.mpiexec), *_hydra(allocation, assignments)]
-        return [Process([*mpiexec, *command], STEP, paths)]
+        return [Process([*mpiexec, *command], ONE_HOST if is_local else STEP, paths)]
     if is_local:
         return [_here(command, assignment, logs) for assignment in assignments]
     match allocation.scheduler:
@@ -126,11 +165,18 @@ def _there(
     variables: Mapping[str, str],
     logs: Path,
 ) -> Process:
-    settings = {**variables, RANK: str(assignment.rank)}
-    words = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
-    starter_log = logs / f"starter-{assignment.rank}.log"
+    rank = assignment.rank
+    handed = HandedEnvironment(
+        # A name of its own: a file server's client may remember that an older one is gone.
+        (logs / HANDED.replace("*", f"{rank}-{secrets.token_hex(4)}")).absolute(),
+        {**variables, RANK: str(rank)},
+    )
+    words = ["/bin/sh", "-c", TAKE, str(handed.path), *command]
     return Process(
-        start(assignment.node, words), {}, [starter_log, rank_log(logs, assignment.rank)]
+        start(assignment.node, words),
+        {},
+        [logs / f"starter-{rank}.log", rank_log(logs, rank)],
+        handed=handed,
     )
 
 

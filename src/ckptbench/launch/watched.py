@@ -17,6 +17,7 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.common.memory_kills import BUS_ERROR, MemoryKills, ended
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.common.remedies import blame, free, is_full
+from ckptbench.common.removal import remove_or_warn
 from ckptbench.launch.starters import Process
 from ckptbench.world.variables import RANK, TOKEN, rank_of
 
@@ -123,6 +124,7 @@ class Watched:
         if self._is_ended:
             return  # its number may be that of another process by now
         self._is_ended = True
+        _take_back(self.process)
         by = ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, KILL_SECONDS))
         for number, patience in by[at_once:]:
             with suppress(ProcessLookupError):
@@ -218,12 +220,12 @@ def _start(
             ignore_stop_signals()
 
     try:
+        if process.handed:
+            process.handed.write()
         output = process.logs[0].open("ab")
     except OSError as error:
-        log_path = process.logs[0]
-        raise LaunchError(
-            f"the log {log_path} cannot be written: {blame(error, log_path)}"
-        ) from error
+        path = Path(error.filename or process.logs[0])
+        raise LaunchError(f"{path} cannot be written: {blame(error, path)}") from error
     try:
         with output:
             return subprocess.Popen(
@@ -236,7 +238,14 @@ def _start(
                 preexec_fn=None if has_threads else prepare,  # noqa: PLW1509 (it has one thread then)
             )
     except OSError as error:
+        _take_back(process)
         again = "if its environment is broken, remove the environment's folder and run the study again, which makes it anew"
         raise LaunchError(
             f"{process.command[0]} cannot be started: {blame(error, process.command[0], again, reading=True)}"
         ) from error
+
+
+def _take_back(process: Process) -> None:
+    """Remove the file of its environment where it has not come so far as to do so itself."""
+    if process.handed:
+        remove_or_warn(process.handed.path)

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from ckptbench.config.decision import DecisionSection
-from ckptbench.config.reading import ConfigFiles, FieldError
+from ckptbench.config.reading import HIDDEN, ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
 from ckptbench.config.study import LimitSection, StudyConfig
 from ckptbench.config.values import Count, CountFromZero, Flag, PathOrNull, whole
+from ckptbench.launch.inheritance import is_secret
 from ckptbench.matrix.plugin_spec import NAME
 
 FOLDER = "folder"
@@ -105,8 +106,8 @@ class OwnSection(Section):
     )
     environment: dict[str, Text] = Field(
         default={},
-        description="Environment variables of the command, beside yours. They may have placeholders, too. All users can read them in the process "
-        "list, and records keep them: a secret belongs into your own environment, which is passed on unrecorded.",
+        description="Environment variables of the command, beside yours. They may have placeholders, too. They are recorded: a secret stays in your "
+        "shell.",
     )
     directory: PathOrNull = Field(
         default=None,
@@ -179,6 +180,13 @@ def _faults(own: OwnSection) -> Iterator[FieldError]:
             ("own", "command"),
             "the training does not learn where to save: give it {folder}, as in --output {folder}",
             own.command,
+        )
+    for name in filter(is_secret, own.environment):
+        yield FieldError(
+            ("own", "environment", name),
+            "this would be recorded, and shown to every user by ps: set a secret in the shell that starts Snakemake, whose variables the "
+            "command has as well, unrecorded",
+            HIDDEN,
         )
     for location, text in [*commands.items(), *variables.items()]:
         for name in placeholders(text):

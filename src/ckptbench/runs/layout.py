@@ -69,7 +69,7 @@ MANIFEST_FIELDS = {
     "measured_on": "`cpu` or `gpu`",
     "device": "`cpu`, or the model of the GPU",
     "host": "of the launcher: `host`, `kernel`, `cpu`, `cores`, `memory_bytes`, `gpus`, `checkpoint_file_system`, `scheduler_job`",
-    "environment": "the variables that ranks took over from the shell, the site and the scheduler; of secrets the names alone",
+    "environment": "of the variables that ranks took over, those with a name that is known to change a figure; without users, passwords and keys of addresses",
     "hosts": "the host of each rank",
     "versions": "of every distribution of the environment",
     "ckptbench_version": "of this program",

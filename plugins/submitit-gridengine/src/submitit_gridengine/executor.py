@@ -47,7 +47,7 @@ class GridEngineExecutor(QsubExecutor):
         return script(self.asked, command, self.folder, self._array_size)
 
     def _qsub_options(self) -> list[str]:
-        # The account stands here because ABCI's qsub takes its -g from the command line.
+        # The account stands here because qsub of TSUBAME takes its -g from the command line alone.
         asked = self.asked
         account = [asked.account_option, str(asked.account)] if asked.account else []
         return ["-terse", *account]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from submitit_qsub import quoting
@@ -39,7 +39,7 @@ class Parameters:
     queue: str | None = None
     account: str | None = None
     account_option: str = "-P"
-    """The option of qsub that takes the account: a project (-P), ABCI's group (-g)..."""
+    """The option of qsub that takes the account: a project (-P), TSUBAME's group (-g)..."""
     stop_seconds: float = 90
     """How long before the time limit the job is told to stop; at most half of the limit; 0: not at all."""
     setup: Sequence[str] = ()
@@ -47,6 +47,8 @@ class Parameters:
     """More options of qsub, each a line as it would stand in the submission file."""
     array_parallelism: int | None = None
     """How many jobs of an array may run at once; None: as many as fit."""
+    max_nodes: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes a job may have, by its queue. Others have no limit."""
     python: str = shlex.quote(sys.executable)
     """The command that starts Python on the host, quoted for the shell."""
 
@@ -77,10 +79,26 @@ class Parameters:
                 raise ValueError(f"{name} is {number!r}: it must be a number.")
             if number <= 0:
                 raise ValueError(f"{name} is {number!r}: it must be more than 0.")
+        self._check_nodes()
         if self.tasks_per_node != 1:
             raise ValueError(
                 f"tasks_per_node is {self.tasks_per_node}: with this executor a job is one task of submitit, with one "
                 "result. Use processes_per_node to ask for room for processes that the function itself starts."
+            )
+
+    def _check_nodes(self) -> None:
+        given = self.max_nodes
+        if not isinstance(given, Mapping) or not all(
+            isinstance(most, int) and most > 0 for most in given.values()
+        ):
+            raise ValueError(
+                f"max_nodes is {given!r}: it must be a mapping from queues to numbers of nodes."
+            )
+        most = given.get(str(self.queue))
+        if most is not None and self.nodes > most:
+            raise ValueError(
+                f"{self.nodes} nodes, and a job in the queue {self.queue} has {most} at most (max_nodes): ask for fewer, or for "
+                "another queue."
             )
 
     @property
