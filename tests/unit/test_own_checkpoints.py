@@ -340,6 +340,20 @@ def test_after_a_power_cut_that_took_the_lock_file_the_run_goes_on(
     assert manifest(plan)["attempts"] == 2
 
 
+def test_a_run_whose_folder_was_removed_is_trained_again_and_its_kept_versions_stay(
+    make_plan: MakePlan, execution: Execution, tmp_path: Path
+) -> None:
+    plan = sharing(make_plan("e1"), tmp_path / "shared")
+    keeping = dataclasses.replace(resuming(execution), keep_after_run=1)
+    run_cell(plan, keeping)
+    shutil.rmtree(plan.run_folder)
+    plan.run_folder.mkdir()
+    run_cell(plan, keeping)
+    run = Run.read(plan.run_folder)
+    assert (run.manifest["attempts"], sorted(run.traces[0].epochs)) == (1, [0, 1, 2])
+    open_version(tmp_path / "shared" / "kept-1" / "version-00000012")
+
+
 def test_a_copy_of_a_run_folder_does_not_take_the_versions_of_the_first(
     make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

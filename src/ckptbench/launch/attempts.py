@@ -33,7 +33,7 @@ from ckptbench.runs.layout import (
     STRIKES,
     trace_path,
 )
-from ckptbench.runs.plan import Plan
+from ckptbench.runs.plan import PLAN, Plan
 from ckptbench.runs.trace import whole_events
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,9 @@ def _version_to_continue(
 
     What the version says of its training counts, and not what the run's manifest says: a version has a checksum.
     """
+    traces = [trace_path(plan.run_folder, rank) for rank in range(plan.cell.ranks)]
+    if not any(map(os.path.lexists, (plan.run_folder / MANIFEST, plan.run_folder / PLAN, *traces))):
+        return None  # whoever removes the folder of a run has it trained again
     runs = runs_of(plan.run_folder)
     run_id = last.identity.run_id if last else next(iter(runs), plan.run_id)
     version = _newest(dataclasses.replace(plan, run_id=run_id), assembler)

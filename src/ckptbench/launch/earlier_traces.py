@@ -36,7 +36,8 @@ def keep_damaged_traces(plan: Plan) -> None:
 def keep_traces(plan: Plan, why: str) -> None:
     """Move the traces of all ranks and of the launcher aside, and say so in the log. Raises OSError."""
     kept = keep_aside([*plan.run_folder.glob("trace-*.jsonl"), plan.run_folder / LAUNCHER_TRACE])
-    log.warning("%s: the run goes on with new ones; what is left is kept in %s", why, kept)
+    left = f"; what is left is kept in {kept}" if kept else ""
+    log.warning("%s: the run goes on with new ones%s", why, left)
 
 
 def _damage_of(path: Path, *, needs: type[Event] | None = None) -> str | None:
