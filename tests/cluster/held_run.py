@@ -120,13 +120,13 @@ class HeldRun:
 
 def epochs_of_attempts(trace: list[dict[str, Any]]) -> list[int]:
     """How many epochs each attempt has made, by the trace of a rank."""
-    epochs: list[int] = []
+    epochs: list[set[int]] = []
     for event in trace:
         if event["event"] == "start":
-            epochs.append(0)
-        elif event["event"] == "epoch":
-            epochs[-1] += 1
-    return epochs
+            epochs.append(set())
+        elif event["event"] == "epoch":  # twice, where a checkpoint ends it
+            epochs[-1].add(event["epoch"])
+    return [*map(len, epochs)]
 
 
 def whole_lines(text: str) -> list[str]:

@@ -192,13 +192,13 @@ def test_a_truncated_trace_is_refused(tmp_path: Path) -> None:
         ('{"event":"epoch","epo', "Invalid control character"),
         (
             '{"event":"epoch","epoch":0}',
-            "missing 3 required .*: 'start_ns', 'end_ns', and 'samples'",
+            "start_ns is missing",
         ),
         ('{"event":"lunch"}', "lunch"),
         ("[1]", "not an event"),
         (
             '{"event":"durable","step":5,"level":"shared","committed_ns":2}',
-            "missing 3 required",
+            "synced_ns is missing",
         ),
     ],
 )

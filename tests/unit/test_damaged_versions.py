@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stored_versions import fails, flip_bit, write, write_with_folders
+from stored_versions import fails, flip_bit, names, write, write_with_folders
 
 from ckptbench.checkpoints import version as version_module
+from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import open_version, read_version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import read_json, write_json
+from ckptbench.matrix.levels import MEMORY, NODE, SHARED
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 
@@ -59,6 +61,44 @@ def change_manifest(**fields: object) -> Callable[[Path], None]:
         write_json(folder / "manifest.json", read_json(folder / "manifest.json") | fields)
 
     return change
+
+
+def committed_with(**fields: object) -> Callable[[Path], None]:
+    """As if the version had been committed with these fields: the checksum of the manifest is right."""
+
+    def change(folder: Path) -> None:
+        content = read_json(folder / "manifest.json") | fields
+        del content["sha256"]
+        content["sha256"] = version_module._checksum(content)
+        write_json(folder / "manifest.json", content)
+
+    return change
+
+
+def with_entry(entry: object, name: str = "model.bin") -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        files = read_json(folder / "manifest.json")["files"]
+        committed_with(files={**files, name: entry})(folder)
+
+    return change
+
+
+WRONG_SHAPES: list[dict[str, object]] = [
+    *({"files": wrong} for wrong in (None, 5, "all", [], [["model.bin", 5]], {"model.bin": None})),
+    *({"identity": wrong} for wrong in (None, 5, [], {}, {"run_id": 5})),
+    *({"step": wrong} for wrong in (None, "2", True, 2.5, [2])),
+    *({name: None} for name in ("epoch", "step_in_epoch", "world_size", "format", "attempt")),
+    *({"sha256": wrong} for wrong in (None, 5, {})),
+]
+WRONG_ENTRIES: list[object] = [
+    *(None, 5, "model.bin", [], {}),
+    {"bytes": "5000", "kind": "state", "rank": None, "xxh3_128_of_blocks": "0"},
+    {"bytes": 5000, "kind": None, "rank": None, "xxh3_128_of_blocks": "0"},
+    {"bytes": 5000, "kind": "state", "rank": "0", "xxh3_128_of_blocks": "0"},
+    {"bytes": 5000, "kind": "state", "rank": None, "xxh3_128_of_blocks": 0},
+    {"bytes": True, "kind": "state", "rank": None, "xxh3_128_of_blocks": "0"},
+]
+SOUND_ENTRY = {"bytes": 5000, "kind": "state", "rank": None, "xxh3_128_of_blocks": "0"}
 
 
 def replace_by_link(folder: Path) -> None:
@@ -134,6 +174,13 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (move_behind_a_link, "version-00000002 is no folder"),
     (nest_deeply(100_000), "no readable manifest: .* it is nested too deeply"),
     *((nest_deeply(depth), "no readable manifest|was changed") for depth in (900, 950, 980)),
+    *((change_manifest(**fields), "was changed after its commit") for fields in WRONG_SHAPES),
+    *((committed_with(**fields), "was changed after its commit") for fields in WRONG_SHAPES[:-3]),
+    *((with_entry(entry), "was changed after its commit") for entry in WRONG_ENTRIES),
+    *(
+        (with_entry(SOUND_ENTRY, name), "was changed after its commit")
+        for name in ("/etc/passwd", "../version-00000001/model.bin", "", ".")
+    ),
 ]
 
 
@@ -150,6 +197,18 @@ def test_a_damaged_version_is_named_and_the_one_before_it_taken(
     refused, taken = (record.getMessage() for record in caplog.records)
     assert re.search(rf"{bad.folder}.*{words}.*; set aside as version-00000002\.refused", refused)
     assert taken == f"{good.folder} is sound, and taken instead"
+
+
+@pytest.mark.parametrize("level", [MEMORY, NODE])
+@pytest.mark.parametrize("fields", WRONG_SHAPES[:3])
+def test_a_damaged_version_at_a_near_level_gives_way_to_an_older_one_at_another(
+    tmp_path: Path, level: str, fields: dict[str, object]
+) -> None:
+    levels = Levels({level: tmp_path / level, SHARED: tmp_path / "shared"}, keep=2)
+    good, bad = write(levels.stores[SHARED], 1), write(levels.stores[level], 2)
+    committed_with(**fields)(bad.folder)
+    assert levels.newest() == good
+    assert names(tmp_path / level) == ["version-00000002.refused"]
 
 
 def test_where_no_version_is_sound_there_is_none_and_the_log_says_so(

@@ -110,6 +110,15 @@ def test_an_environment_without_its_python_is_one_error(tmp_path: Path) -> None:
         run(Process([missing], {}, [tmp_path / "rank-0.log"]))
 
 
+def test_a_log_that_is_no_file_is_one_error(tmp_path: Path, never_hangs: None) -> None:
+    """A rank that opens a FIFO for its output would wait for a reader for ever."""
+    os.mkfifo(log := tmp_path / "rank-0.log")
+    with pytest.raises(
+        LaunchError, match=rf"the log {log} cannot be written: it is no regular file; remove or ren"
+    ):
+        run(Process([sys.executable, "-c", ""], {}, [log]))
+
+
 def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,13 @@ def replace_by_fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
+SEALED = {"bytes": 5, "sha256": "0"}
+
+
+def reseal(folder: Path, **fields: object) -> None:
+    write_json(folder / "seal.json", {**read_json(folder / "seal.json"), **fields})
+
+
 def replace_by_link(path: Path) -> None:
     """To the very same bytes: whoever changes those changes the result."""
     path.rename(path.with_name("elsewhere"))
@@ -69,14 +78,33 @@ def replace_by_link(path: Path) -> None:
         (lambda folder: replace_by_fifo(folder / "seal.json"), "it is no regular file; remove"),
         (lambda folder: replace_by_fifo(folder / "trace-0.jsonl"), "trace-0.jsonl is no regular f"),
         (lambda folder: replace_by_link(folder / "trace-0.jsonl"), "trace-0.jsonl is no regular f"),
+        *(
+            (partial(reseal, files={name: SEALED}), "seal.json: is not of this run: it names")
+            for name in ("/etc/passwd", "../other/trace-0.jsonl", "a/../../b", "a/b", "..", ".", "")
+        ),
+        *(
+            (partial(reseal, files=wrong), "files is .*, not an object; rem")
+            for wrong in (None, [])
+        ),
+        *(
+            (
+                partial(reseal, files={"trace-0.jsonl": wrong}),
+                r"files\.trace-0\.jsonl is .*, not an o",
+            )
+            for wrong in (None, 5, [16])
+        ),
+        (partial(reseal, files={"a": {"bytes": 5}}), r"files\.a\.sha256 is missing; remove"),
+        (partial(reseal, files={"a": {**SEALED, "bytes": "5"}}), "'5', not a whole number; remove"),
     ],
 )
 def test_damage_is_named_with_its_remedy(
     folder: Path, damage: Callable[[Path], object], words: str
 ) -> None:
     damage(folder)
-    with pytest.raises(RunFolderError, match=words):
+    with pytest.raises(RunFolderError, match=words) as refused:
         verify_seal(folder)
+    # Never a folder that is not the run's.
+    assert {*re.findall(r"remove (\S+)", str(refused.value))} <= {str(folder)}
 
 
 def test_a_json_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from stored_versions import Busy, fails, flip_bit, names, write
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpoints.levels import Levels
+from ckptbench.checkpoints.store import CheckpointStore, held_bytes
+from ckptbench.checkpoints.version import open_version
 from ckptbench.common.errors import CheckpointError
+from ckptbench.matrix.levels import MEMORY, SHARED
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 
@@ -133,3 +136,36 @@ def test_a_refused_version_that_cannot_be_removed_makes_way_for_the_next_one(
         busy.hold(bad.folder)
         assert store.newest() is None
     assert names(tmp_path) == ["version-00000001.1.removed", "version-00000001.refused"]
+
+
+def test_versions_that_were_kept_aside_are_neither_read_nor_counted_nor_removed(
+    tmp_path: Path,
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    versions = [write(store, step).folder for step in (1, 2, 3)]
+    (versions[2] / "model.bin").unlink()
+    assert store.newest() is not None
+    kept = store.keep_aside()
+    assert kept == tmp_path / "kept-1"
+    assert names(kept) == ["version-00000001", "version-00000002", "version-00000003.refused"]
+    assert (store.newest(), held_bytes(tmp_path), store.keep_aside()) == (None, 0, None)
+    for step in (4, 5):
+        write(store, step)
+    store.retain()
+    store.clear()
+    assert names(tmp_path) == ["kept-1"]
+    open_version(kept / "version-00000002")
+    write(store, 1)
+    assert store.keep_aside() == tmp_path / "kept-2"
+
+
+def test_a_local_tier_with_versions_that_were_kept_aside_is_not_removed(tmp_path: Path) -> None:
+    levels = Levels({MEMORY: tmp_path / "memory", SHARED: tmp_path / "shared"}, keep=1)
+    write(levels.stores[MEMORY], 1)
+    levels.keep_aside()
+    write(levels.stores[MEMORY], 2)
+    levels.forget_local()
+    assert names(tmp_path / "memory") == ["kept-1"]
+    (tmp_path / "memory" / "kept-1").rename(tmp_path / "taken")
+    levels.forget_local()
+    assert not (tmp_path / "memory").exists()

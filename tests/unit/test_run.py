@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,19 +203,104 @@ def test_a_resume_under_another_plan_starts_anew(
     assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
 
 
-def test_a_version_is_set_aside_where_the_trace_lacks_an_epoch_before_it(
-    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+def test_a_version_whose_epoch_the_trace_lacks_is_taken_and_the_log_says_what_is_lost(
+    make_plan: MakePlan,
+    execution: Execution,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nobody would write that epoch any more. The version is of the epoch's last step."""
     plan = make_plan("e1")
     interrupt(plan, execution, monkeypatch, steps=6)
     trace = trace_path(plan.run_folder, 0)
     events = [json.loads(line) for line in trace.read_text().splitlines()]
-    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [0]
+    # Before the checkpoint at its end, and after it.
+    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [0, 0]
     kept = [json.dumps(event) + "\n" for event in events if event["event"] != "epoch"]
     trace.write_text("".join(kept))
     run_cell(plan, dataclasses.replace(execution, resume=True))
-    assert read_json(plan.run_folder / "manifest.json")["attempts"] == 1
+    assert read_json(plan.run_folder / "manifest.json")["attempts"] == 2
+    assert 'trace-0.jsonl has no "epoch" event for epoch 0, which comes before' in caplog.text
+    assert "version-00000004: tables will lack it" in caplog.text
+
+
+@pytest.mark.parametrize(("strategy", "format"), [("native", "npz"), ("async", "safetensors")])
+@pytest.mark.parametrize("interval", ["e1", "s3"])
+def test_when_a_version_is_committed_all_that_its_restart_needs_is_on_storage(  # noqa: PLR0917
+    make_plan: MakePlan,
+    execution: Execution,
+    monkeypatch: pytest.MonkeyPatch,
+    interval: str,
+    strategy: str,
+    format: str,
+) -> None:
+    plan = make_plan(interval)
+    cell = dataclasses.replace(plan.cell, strategy=PluginSpec(strategy), format=format)
+    plan = dataclasses.replace(plan, cell=cell)
+    synced: dict[int, bytes] = {}
+    fsync, commit, needed = os.fsync, CheckpointStore.commit, []
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_size < 10**6:
+            synced[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+
+    def check(store: CheckpointStore, staging: Path, version: Version) -> None:
+        step = version.position.step
+        trace = [
+            *map(json.loads, synced[trace_path(plan.run_folder, 0).stat().st_ino].splitlines())
+        ]
+        epochs = {event["epoch"] for event in trace if event["event"] == "epoch"}
+        steps = sum(len(event["loss"]) for event in trace if event["event"] == "steps")
+        manifest = json.loads(synced[(plan.run_folder / "manifest.json").stat().st_ino])
+        needed.append((step, epochs >= {*range(step // 4)}, steps >= step, manifest["run_id"]))
+        commit(store, staging, version)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(CheckpointStore, "commit", check)
+    run_cell(plan, execution)
+    run_id = read_json(plan.run_folder / "manifest.json")["run_id"]
+    every = 4 if interval == "e1" else 3
+    assert needed == [(step, True, True, run_id) for step in range(every, 13, every)]
+
+
+def test_a_kill_between_the_last_checkpoint_of_an_epoch_and_its_end_costs_no_event(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointStore, "retain", lambda *_, **__: None)
+        patch.setattr("ckptbench.training.loop.Trainer._record_epoch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, execution)
+    run_cell(plan, dataclasses.replace(execution, resume=True))
+    run = Run.read(plan.run_folder)
+    assert run.manifest["attempts"] == 2
+    assert sorted(run.traces[0].epochs) == [0, 1, 2]
+    assert run.ranks[0].steps.index.tolist() == [*range(12)]
+
+
+def test_a_run_that_was_killed_when_it_was_complete_and_not_sealed_goes_on_from_its_last_version(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, plan = make_plan("e1", name="whole"), make_plan("e1")
+    run_cell(whole, execution)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "seal", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(plan, execution)
+    assert read_json(plan.run_folder / "manifest.json")["status"] == "complete"
+    run_cell(plan, dataclasses.replace(execution, resume=True))
+    assert Run.read(plan.run_folder).manifest["attempts"] == 2
+    assert last_digest(plan) == last_digest(whole)
 
 
 def test_two_launchers_do_not_share_a_run_folder(make_plan: MakePlan, execution: Execution) -> None:

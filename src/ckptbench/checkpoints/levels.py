@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from ckptbench.common.remedies import blame, free, number_of, remedy
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
 from ckptbench.runs.plan import Plan
+
+log = logging.getLogger(__name__)
 
 KEPT_LOCAL = 1
 """Versions kept at every level but the shared one. They serve restarts alone, and memory is dear."""
@@ -108,9 +111,15 @@ class Levels:
             return None
         return max(stores, key=lambda store: store.steps()[0]).damage_newest()
 
-    def set_aside(self, version: Version) -> Path:
-        """Rename a version that must not be read, and return its new path. Raises CheckpointError."""
-        return self.shared.set_aside(version.folder)
+    def keep_aside(self) -> None:
+        """Move the versions of all levels to where nothing reads or removes them. Call it while no rank runs. Raises CheckpointError."""
+        for store in self.stores.values():
+            if kept := store.keep_aside():
+                log.warning(
+                    "the versions that lay in %s are kept in %s: remove it if nobody needs them",
+                    store.folder,
+                    kept,
+                )
 
     def discard_partial(self) -> None:
         """Remove what killed attempts have left of versions. Call it while no rank writes, and after `make`."""
@@ -123,9 +132,10 @@ class Levels:
             store.clear()
 
     def forget_local(self) -> None:
-        """Remove the local tiers of a run that has ended. An error is only logged."""
+        """Remove the local tiers of a run that has ended, but for versions that were set aside. An error is only logged."""
         for store in self.local.values():
-            remove_or_warn(store.folder)
+            for path in store.folder.glob("version-*") if store.keeps_aside else [store.folder]:
+                remove_or_warn(path)
 
 
 def open_levels(plan: Plan, *, node: str | None = None) -> Levels:

@@ -13,8 +13,11 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from ckptbench.common.errors import CheckpointError
+from ckptbench.common.errors import CheckpointError, RunFolderError
+from ckptbench.common.files import read_shaped
+from ckptbench.common.shape import check
 from ckptbench.runs.events import File
 
 VISIBLE_SECONDS = 60.0
@@ -46,12 +49,22 @@ def gather_shares(staging: Path, ranks: Sequence[int], *, are_written: bool) -> 
         _await(note, None, deadline if are_written else math.inf, f"the share of rank {rank}")
         if not are_written:
             deadline = time.monotonic() + VISIBLE_SECONDS
-        share = [File(**file) for file in json.loads(note.read_text(encoding="utf-8"))]
+        share = _noted(note)
         for file in share:
             _await(staging / file.name, file.bytes, deadline, file.name)
         note.unlink()
         files += share
     return files
+
+
+def _noted(note: Path) -> list[File]:
+    try:
+        files = read_shaped(note, list[dict[str, Any]])
+        for file in files:
+            check(file, File)
+        return [File(**file) for file in files]
+    except (RunFolderError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{note} is no note of a rank: {error}") from error
 
 
 def _await(path: Path, size: int | None, deadline: float, what: str) -> None:

@@ -30,8 +30,9 @@ from ckptbench.checkpoints.version import (
 )
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.files import fsync
 from ckptbench.common.remedies import blame
-from ckptbench.common.removal import REMOVED, put_away, try_to_remove
+from ckptbench.common.removal import KEPT, REMOVED, keep_aside, put_away, try_to_remove
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -182,6 +183,27 @@ class CheckpointStore:
                 self._remove_or_warn(folder)
             else:
                 self._remove_or_rename_or_raise(folder)
+        if (
+            self.folder.exists()
+        ):  # else a power cut could bring back what the next run must not find
+            fsync(self.folder)
+
+    def keep_aside(self) -> Path | None:
+        """Move all versions, refused ones too, to a folder that no store reads or removes. Call it while no rank runs.
+
+        Returns that folder, or None if there is no version. Raises CheckpointError.
+        """
+        try:
+            return keep_aside([*self._committed_folders(), *self._entries(REFUSED)])
+        except OSError as error:
+            raise CheckpointError(
+                f"the versions in {self.folder} cannot be set aside: {blame(error, self.folder, 'move them elsewhere')}"
+            ) from error
+
+    @property
+    def keeps_aside(self) -> bool:
+        """Whether versions were set aside that nobody has removed since."""
+        return any(self.folder.glob(f"{KEPT}*"))
 
     def forget_after(self, step: int) -> None:
         """Remove the versions of later steps, which training will write anew. Call it while no rank writes.
@@ -388,12 +410,3 @@ def _sync_all(paths: Iterable[Path]) -> None:
     """Sync them at the same time: a file system with a journal then writes it once for several of them."""
     with ThreadPoolExecutor(SYNCING) as pool:
         list(pool.map(fsync, paths))  # raises the first error
-
-
-def fsync(path: Path) -> None:
-    """Put the bytes of a file, or the entries of a folder, on stable storage."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ckptbench.checkpoints.store import fsync
-from ckptbench.common.files import NO_DIRECT, open_direct
+from ckptbench.common.files import NO_DIRECT, fsync, open_direct
 from ckptbench.common.remedies import cause, remedy
 from ckptbench.common.removal import try_to_remove
 

@@ -12,13 +12,14 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ckptbench.checkpoints.checksum import ALGORITHM, file_checksum
 from ckptbench.common.errors import CheckpointError, RunFolderError
-from ckptbench.common.files import read_json, write_json
+from ckptbench.common.files import is_inside, read_json, write_json
 from ckptbench.common.remedies import blame, cause
-from ckptbench.runs.events import File
+from ckptbench.common.shape import check
+from ckptbench.runs.events import File, FileKind
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 
@@ -98,7 +99,8 @@ def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None
             for name, file in version.files.items()
         },
     }
-    write_json(folder / MANIFEST, {**content, CHECKSUM: _checksum(content)})
+    # The store syncs it together with the other files.
+    write_json(folder / MANIFEST, {**content, CHECKSUM: _checksum(content)}, synced=False)
 
 
 def open_version(folder: Path) -> Version:
@@ -120,18 +122,40 @@ def read_version(folder: Path) -> Version:
     return _read(folder)[0]
 
 
+class _Entry(TypedDict):
+    """What a manifest says of a file, beside its checksum."""
+
+    bytes: int
+    kind: FileKind
+    rank: int | None
+
+
+class _Manifest(TypedDict):
+    """What `write_manifest` writes."""
+
+    identity: dict[str, Any]
+    step: int
+    epoch: int
+    step_in_epoch: int
+    world_size: int
+    format: str
+    attempt: int
+    files: dict[str, dict[str, Any]]
+    sha256: str
+
+
 def _read(folder: Path) -> tuple[Version, Checksums]:
     _check_place(folder)
     try:
         content = read_json(folder / MANIFEST)
     except RunFolderError as error:
         raise CheckpointError(f"checkpoint {folder} has no readable manifest: {error}") from error
-    _check_manifest(folder, content)
+    identity = _check_manifest(folder, content)
     entries = content["files"].items()
     checksums = {name: entry[ALGORITHM] for name, entry in entries}
     version = Version(
         folder=folder,
-        identity=Identity.from_json(content["identity"]),
+        identity=identity,
         position=Position(
             step=content["step"], epoch=content["epoch"], step_in_epoch=content["step_in_epoch"]
         ),
@@ -162,18 +186,29 @@ def _check_place(folder: Path) -> None:
             raise CheckpointError(f"checkpoint {folder} is refused: {path} is no {what}")
 
 
-def _check_manifest(folder: Path, content: dict[str, Any]) -> None:
+def _check_manifest(folder: Path, content: dict[str, Any]) -> Identity:
     """Check that `write_manifest` wrote this manifest for this folder, so that its entries need no further check."""
     path = folder / MANIFEST
+    try:
+        check(content, _Manifest)
+        for name, entry in content["files"].items():
+            check(entry, _Entry, name)
+            check(entry.get(ALGORITHM), str, f"{name}.{ALGORITHM}")
+        identity = Identity.from_json(content["identity"])
+    except ValueError as error:
+        raise _changed(path, f" ({error})") from error
     said = {name: value for name, value in content.items() if name != CHECKSUM}
-    checksum = _checksum(said)
-    known = all(ALGORITHM in entry for entry in content.get("files", {}).values())
-    if checksum is None or content.get(CHECKSUM) != checksum or not known:
-        raise CheckpointError(
-            f"checkpoint manifest {path} was changed after its commit, or another version of ckptbench wrote it"
-        )
+    if content[CHECKSUM] != _checksum(said) or not all(map(is_inside, content["files"])):
+        raise _changed(path)
     if folder.name != version_name(content["step"]):
         raise CheckpointError(f"checkpoint manifest {path} is that of step {content['step']}")
+    return identity
+
+
+def _changed(path: Path, how: str = "") -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint manifest {path} was changed after its commit, or another version of ckptbench wrote it{how}"
+    )
 
 
 def _checksum(content: dict[str, Any]) -> str | None:

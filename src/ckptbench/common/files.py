@@ -1,4 +1,4 @@
-"""Reading and writing of files: JSON, replaced in one step; writes past the page cache; checksums."""
+"""Reading and writing of files: JSON, replaced in one step and durable; regular files only; writes past the page cache; checksums."""
 
 from __future__ import annotations
 
@@ -8,22 +8,52 @@ import json
 import os
 import stat
 from io import FileIO
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar, cast
 
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.remedies import cause, naming, number_of, words_of
+from ckptbench.common.shape import WrongShape, check
 
+Shaped = TypeVar("Shaped")
+
+NOT_REGULAR = "it is no regular file"
 NO_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 """What file systems without direct writes say."""
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace `path` in one step, so that a reader sees either the old file or the new one. Raises OSError with a path."""
+def write_json(path: Path, content: dict[str, Any], *, synced: bool = True) -> None:
+    """Replace `path` in one step, so that a reader sees either the old file or the new one, also after a power cut.
+
+    Without `synced` the caller puts the file and its folder on stable storage. Raises OSError with a path.
+    """
     partial = path.with_name(path.name + ".partial")
     with naming(path):
         partial.write_text(json_text(content), encoding="utf-8")
+        if synced:
+            fsync(partial)
         partial.replace(path)
+        if synced:
+            fsync(path.parent)
+
+
+def fsync(path: Path) -> None:
+    """Put the bytes of a file, or the entries of a folder, on stable storage."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folders(folder: Path) -> None:
+    """Put a folder and those in which it lies on stable storage, as far up as this user can have made them."""
+    for each in (folder, *folder.parents):
+        if not os.access(each, os.R_OK | os.W_OK):
+            return
+        fsync(each)
+        if os.path.ismount(each):
+            return
 
 
 def json_text(content: dict[str, Any]) -> str:
@@ -32,34 +62,55 @@ def json_text(content: dict[str, Any]) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises RunFolderError if there is none, whatever lies at `path`."""
+    """The JSON object in a file. Raises as `read_shaped` does."""
+    return read_shaped(path, dict[str, Any])
+
+
+def read_shaped(path: Path, shape: type[Shaped]) -> Shaped:
+    """The JSON in a file, with the types that `shape` says. Raises RunFolderError where there is none, whatever lies at `path`."""
     try:
         content = json.loads(read_regular(path).decode("utf-8"))
+        check(content, shape)
     except OSError as error:
         known = words_of(number_of(error), path, reading=True)
         raise RunFolderError(
             f"{path}: cannot be read: {cause(error)}{f' ({known})' if known else ''}"
         ) from error
+    except WrongShape as error:
+        raise RunFolderError(f"{path}: {error}") from error
     except ValueError as error:
         raise RunFolderError(f"{path}: cannot be read as JSON: {error}") from error
     except RecursionError as error:
         raise RunFolderError(f"{path}: cannot be read as JSON: it is nested too deeply") from error
-    if not isinstance(content, dict):
-        raise RunFolderError(f"{path}: holds no JSON object")
-    return content
+    return cast(Shaped, content)
 
 
 def read_regular(path: Path) -> bytes:
     """The bytes of a regular file. Raises OSError for anything else: a read of a FIFO could wait for ever."""
-    # Without O_NONBLOCK the open of a FIFO would already wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(open_regular(path), "rb") as file:
+        return file.read()
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """The descriptor of a regular file, opened with these flags. Raises OSError for anything else."""
+    in_the_way = OSError(errno.EEXIST, NOT_REGULAR, str(path))
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
+        # Without O_NONBLOCK the open of a FIFO would already wait for the other end.
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a FIFO that nobody reads, or a socket
+            raise in_the_way from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise in_the_way
+
+
+def is_inside(name: str) -> bool:
+    """Whether a file's name leads to a place inside of the folder that it is joined to, and can be a name at all."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts and name.isprintable()
 
 
 def write_all(file: FileIO, content: memoryview) -> None:
@@ -80,7 +131,7 @@ def open_direct(path: str) -> int:
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of the file's bytes, as 64 hexadecimal digits."""
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

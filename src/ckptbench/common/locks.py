@@ -12,16 +12,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict, cast
 
 from ckptbench.common.errors import CkptbenchError
-from ckptbench.common.remedies import blame
+from ckptbench.common.files import open_regular
+from ckptbench.common.remedies import blame, naming
+from ckptbench.common.shape import check
 
 log = logging.getLogger("ckptbench")
 
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """What file systems without locks say."""
 POLL_SECONDS = 0.2
+
+
+class Noted(TypedDict, total=False):
+    """What a lock file says of the process that has written it."""
+
+    host: str
+    pid: int
+    run_folder: str
 
 
 @contextmanager
@@ -31,7 +41,8 @@ def locked(
     """Hold the lock of `folder`, the file `path`. Raises as `lock` does, and where the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a+", encoding="utf-8")
+        with naming(path):
+            opened = os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8")
     except OSError as error:
         raise raises(f"{folder} cannot be written: {blame(error, path.parent)}") from error
     with opened as file:
@@ -78,21 +89,26 @@ def lock(
 
 
 def note_holder(file: IO[str], **more: str) -> None:
-    """Write into the locked file which process holds it, and `more`. Raises OSError."""
+    """Write into the locked file which process holds it, and `more`, on stable storage. Raises OSError.
+
+    The file stays the same, since the lock is on it and not on its name. So the new line is there before the rest goes.
+    """
     file.seek(0)
-    file.truncate()
     file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), **more}) + "\n")
     file.flush()
+    file.truncate()
+    os.fsync(file.fileno())
 
 
-def noted(file: IO[str]) -> dict[str, Any]:
-    """What `note_holder` wrote last. Empty for a new file, and for one that a full disk has cut short."""
+def noted(file: IO[str]) -> Noted:
+    """What `note_holder` wrote last. Empty for a new file, and for one that a full disk has cut short or that was damaged."""
     file.seek(0)
     try:
-        content = json.loads(file.read())
-    except ValueError:
+        content = json.loads(file.readline())
+        check(content, Noted)
+    except (ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return cast(Noted, content)
 
 
 def _holder(file: IO[str]) -> str:

@@ -7,13 +7,17 @@ import logging
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ckptbench.common.files import fsync
+
 log = logging.getLogger(__name__)
 
 REMOVED = ".removed"
+KEPT = "kept-"
 
 
 def try_to_remove(path: Path, *, first: str | None = None) -> OSError | None:
@@ -53,6 +57,26 @@ def put_away(path: Path) -> Path:
         if not os.path.lexists(away):
             break
     return path.rename(away)
+
+
+def keep_aside(paths: Iterable[Path]) -> Path | None:
+    """Move these, which lie in one folder, to a new folder `kept-<number>` in it, which nothing removes.
+
+    Returns that folder, or None where there is nothing to move. Raises OSError.
+    """
+    found = [path for path in paths if os.path.lexists(path)]
+    if not found:
+        return None
+    for number in itertools.count(1):
+        kept = found[0].with_name(f"{KEPT}{number}")
+        with suppress(FileExistsError):
+            kept.mkdir()
+            break
+    for path in found:
+        path.rename(kept / path.name)
+    fsync(kept)
+    fsync(kept.parent)
+    return kept
 
 
 def make_way(path: Path, *, first: str | None = None) -> tuple[Path, OSError] | None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ckptbench.common.files import read_regular
 from ckptbench.common.remedies import free, is_full
 
 MOST_SHOWN = 10
@@ -50,7 +51,7 @@ class FailedJob:
         """The line of its log that says why it failed. Empty where none does."""
         for path in self.written():
             try:
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                lines = read_regular(path).decode("utf-8", "replace").splitlines()
             except OSError:
                 continue
             told = [line.strip() for line in lines if CAUSE.match(line)]

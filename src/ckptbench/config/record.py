@@ -47,7 +47,7 @@ class Record:
             if missing := {field.name for field in fields(cls)} - set(content):
                 raise KeyError(*missing)
             return cls.from_json(content)
-        except (ConfigError, KeyError, TypeError) as error:
+        except (ConfigError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunFolderError(
                 f"{path}: not the record of a study ({error}); start the workflow again, which writes it anew"
             ) from error

@@ -12,7 +12,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ckptbench.common.errors import DataError, RunFolderError
 from ckptbench.common.files import read_json
 from ckptbench.common.remedies import blame
+from ckptbench.common.shape import WrongShape, check
 
 DESCRIPTION = "dataset.json"
 SCHEMA_VERSION = 1
@@ -37,6 +38,7 @@ Inputs = NDArray[np.float32] | NDArray[np.int64]
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, ...] = ("train", "test")
+FILES = {f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +107,31 @@ def _description(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder}: not a prepared dataset: it has no {DESCRIPTION}; {REMEDY}")
     try:
         description = read_json(path)
+        check(description, _Description)
     except RunFolderError as error:
         raise DataError(f"{error}; {REMEDY}") from error
-    if description.get("schema_version") != SCHEMA_VERSION or not set(DESCRIBED) <= set(
-        description
-    ):
+    except WrongShape as error:
+        raise DataError(
+            f"{path}: not the description of a dataset, by this version ({error}); {REMEDY}"
+        ) from error
+    if description["schema_version"] != SCHEMA_VERSION or {*description["files"]} != FILES:
         raise DataError(f"{path}: not the description of a dataset, by this version; {REMEDY}")
     return description
+
+
+class _File(TypedDict):
+    bytes: int
+    sha256: str
+
+
+class _Description(TypedDict):
+    """What identifies a dataset, and its version."""
+
+    schema_version: int
+    name: str
+    image_shape: list[int]
+    classes: int
+    files: dict[str, _File]
 
 
 def _array(path: Path, size: int) -> NDArray[Any]:

@@ -2,21 +2,25 @@
 
 `checkpoints.folder` of the config may be shared by several studies. Then two runs of the same cell have the same
 checkpoint folder, although their run folders differ. The file `.lock` in it says to which run folder it belongs, and is
-locked while a launcher works there.
+locked while a launcher works there. Where it is damaged, the versions say of which run they are.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict
 
+from ckptbench.checkpoints.version import read_version
 from ckptbench.common import locks
-from ckptbench.common.errors import LaunchError
+from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
+from ckptbench.common.files import open_regular, read_shaped, sync_folders
 from ckptbench.common.own_folder import ForeignFolder, check_maker
-from ckptbench.common.remedies import blame
+from ckptbench.common.remedies import blame, naming
+from ckptbench.runs.layout import MANIFEST
+from ckptbench.runs.plan import PLAN
 
 LOCK = ".lock"
 INSTEAD = "set checkpoints.folder to another folder"
@@ -32,13 +36,14 @@ def checkpoint_folder_locked(folder: Path, *, run_folder: Path) -> Iterator[None
     """Hold the lock of the checkpoint folder for the run in `run_folder`.
 
     Raises LaunchError if the folder cannot be written, if another process holds the lock, or if the folder holds
-    checkpoints of another run folder. The folder is then unchanged.
+    checkpoints of another run folder. The folder is then unchanged. Else it says on stable storage whose it is.
     """
     with _opened(folder) as file:
         locks.lock(file, folder, LaunchError, instead=INSTEAD)
         _check_owner(locks.noted(file), folder, run_folder)
         try:
             locks.note_holder(file, run_folder=str(run_folder))
+            sync_folders(folder)
         except OSError as error:
             raise _unwritable(folder, error) from error
         yield
@@ -50,8 +55,9 @@ def _opened(folder: Path) -> IO[str]:
         for made in (folder.parent, folder):
             check_maker(made)
         # Another user's link would have the file overwritten that it leads to.
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return open(os.open(folder / LOCK, flags, 0o644), "r+", encoding="utf-8")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        with naming(folder / LOCK):
+            return open(open_regular(folder / LOCK, flags), "r+", encoding="utf-8")
     except ForeignFolder as error:
         raise LaunchError(f"{error}: have it removed, {INSTEAD}") from error
     except OSError as error:
@@ -62,13 +68,38 @@ def _unwritable(folder: Path, error: OSError) -> LaunchError:
     return LaunchError(f"{folder} cannot be written: {blame(error, folder, INSTEAD)}")
 
 
-def _check_owner(owner: dict[str, Any], folder: Path, run_folder: Path) -> None:
-    """Checkpoints inside the run folder are its own. Others are if the lock file says so."""
-    if folder.is_relative_to(run_folder) or owner.get("run_folder") == str(run_folder):
+def _check_owner(owner: locks.Noted, folder: Path, run_folder: Path) -> None:
+    """Checkpoints inside the run folder are its own. Others are if the lock file says so, or they do themselves."""
+    noted = owner.get("run_folder")
+    if folder.is_relative_to(run_folder) or noted == str(run_folder):
         return
-    if any(folder.glob("version-*")):
-        of = f"the run {owner['run_folder']}" if "run_folder" in owner else "an unknown run"
+    versions = [*folder.glob("version-*")]
+    runs = {run_id for path in versions if (run_id := _run_of_version(path))}
+    theirs = set() if noted is None else runs_of(Path(noted))  # a copy of this run folder, perhaps
+    if versions and not (runs and runs <= runs_of(run_folder) - theirs):
+        of = "an unknown run" if noted is None else f"the run {noted}"
         raise LaunchError(
-            f"{folder} holds checkpoints of {of}, and this is the run {run_folder}: remove them if nobody needs them, "
-            f"or {INSTEAD}"
+            f"{folder} holds checkpoints of {of}, and this is the run {run_folder}: {INSTEAD}, "
+            "or remove them if nobody needs them"
         )
+
+
+def runs_of(run_folder: Path) -> set[str]:
+    """The `run_id` of the run in this folder, from both files that name it: one of them may be damaged."""
+    found = set()
+    for name in (MANIFEST, PLAN):
+        with suppress(RunFolderError):
+            found.add(read_shaped(run_folder / name, _Named)["run_id"])
+    return found
+
+
+def _run_of_version(folder: Path) -> str | None:
+    with suppress(CheckpointError):
+        return read_version(folder).identity.run_id
+    return None
+
+
+class _Named(TypedDict):
+    """What the manifest and the plan of a run have in common."""
+
+    run_id: str

@@ -43,7 +43,7 @@ def opening_manifest(plan: Plan, lock: str) -> dict[str, Any]:
         "seed": plan.seed,
         "status": "running",
         "attempts": plan.attempt,
-        "started": _iso(began),
+        "started": iso(began.day_ns),
         "clock": str(began),
         "ended": None,
         "error": None,
@@ -135,12 +135,14 @@ def close_manifest(plan: Plan, manifest: dict[str, Any], *, status: str, error: 
     manifest |= {
         "status": status,
         "error": error,
-        "ended": _iso(ended),
+        "ended": iso(ended.day_ns),
         "duration_s": Instant.read(manifest["clock"]).seconds_to(ended),
     }
     write_json(plan.run_folder / MANIFEST, manifest)
 
 
-def _iso(instant: Instant) -> str:
-    seconds = instant.day_ns / 1e9
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")
+def iso(at_ns: int) -> str:
+    """A time of day, in ns since 1970, as manifests write it."""
+    return datetime.datetime.fromtimestamp(at_ns / 1e9, datetime.UTC).isoformat(
+        timespec="milliseconds"
+    )

@@ -15,7 +15,7 @@ from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.errors import LaunchError
-from ckptbench.common.files import write_json
+from ckptbench.common.files import sync_folders, write_json
 from ckptbench.common.processes import is_orphan
 from ckptbench.common.remedies import STORAGE, blame
 from ckptbench.launch import attempts
@@ -25,7 +25,7 @@ from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.launch.shard_assembler import ShardAssembler
-from ckptbench.runs.finished import forget_seal, made_from, restore_seal
+from ckptbench.runs.finished import made_from, restore_seal
 from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan, RunSpec
 from ckptbench.runs.schedule import failures_of
@@ -75,6 +75,7 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
         checkpoint_folder_locked(plan.checkpoint_folder, run_folder=plan.run_folder),
         stop_requests() as stop,
     ):
+        sync_folders(plan.run_folder)
         inputs = made_from(
             spec,
             environment_sha256=execution.environment_sha256,
@@ -92,7 +93,6 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
             log.info("the run is already complete: this job was stopped just after it had finished")
             seal(plan.run_folder, plan.cell.ranks, inputs)
             return
-        forget_seal(plan.run_folder)
         limits = Limits(
             timeout_seconds=execution.timeout_seconds, stop=stop, parent=execution.parent
         )

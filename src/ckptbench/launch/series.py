@@ -153,6 +153,7 @@ class AttemptSeries:
                 stolen_s=now.stolen_s,
             )
         )
+        self._recorder.sync()
 
 
 def _damage_as_planned(plan: Plan) -> None:

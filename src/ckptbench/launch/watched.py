@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from ckptbench.common.errors import LaunchError
+from ckptbench.common.files import open_regular
 from ckptbench.common.memory_kills import BUS_ERROR, MemoryKills, ended
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.common.remedies import blame, free, is_full
@@ -44,9 +45,11 @@ class LogFollower:
         return cls(path, _position=path.stat().st_size if path.exists() else 0)
 
     def new_lines(self) -> list[str]:
-        if not self.path.exists():
+        try:
+            descriptor = open_regular(self.path)
+        except FileNotFoundError:
             return []
-        with self.path.open("rb") as file:
+        with open(descriptor, "rb") as file:
             file.seek(self._position)
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
@@ -222,7 +225,8 @@ def _start(
     try:
         if process.handed:
             process.handed.write()
-        output = process.logs[0].open("ab")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        output = os.fdopen(open_regular(process.logs[0], flags), "ab")
     except OSError as error:
         path = Path(error.filename or process.logs[0])
         raise LaunchError(f"{path} cannot be written: {blame(error, path)}") from error

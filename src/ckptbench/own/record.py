@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.common.errors import ConfigError, RunFolderError
-from ckptbench.common.files import file_sha256, read_json, write_json
+from ckptbench.common.files import file_sha256, is_inside, read_json, read_shaped, write_json
 from ckptbench.config.record import Record
 from ckptbench.own.cell import OwnCell
 
@@ -57,7 +57,7 @@ def read_run(folder: Path) -> OwnRun:
         raise RunFolderError(
             f"{folder}: not a result: the run did not end (no {SEAL}); run the study again to finish it"
         )
-    for name, sha256 in read_json(folder / SEAL).items():
+    for name, sha256 in _sealed(folder).items():
         path = folder / name
         if not path.is_file() or file_sha256(path) != sha256:
             raise RunFolderError(
@@ -72,6 +72,20 @@ def read_run(folder: Path) -> OwnRun:
         ) from error
     summary = read_json(folder / PROBE / SUMMARY)
     return OwnRun(cell=cell, folder=folder, content=content, summary=summary)
+
+
+def _sealed(folder: Path) -> dict[str, str]:
+    """The checksum of each sealed file. Raises RunFolderError where the seal is not of a run."""
+    path = folder / SEAL
+    try:
+        sealed = read_shaped(path, dict[str, str])
+    except RunFolderError as error:
+        raise RunFolderError(f"{error}; remove {folder} to make it again") from error
+    if outside := [name for name in sealed if not is_inside(name)]:
+        raise RunFolderError(
+            f"{path} is not of this run: it names {outside[0]!r}, which is no file in it; remove {folder} to make it again"
+        )
+    return sealed
 
 
 def seal(folder: Path) -> None:

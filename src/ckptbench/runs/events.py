@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
+from ckptbench.common.shape import check
+
 FileKind = Literal["state", "replica", "own", "index"]
 MemoryMoment = Literal["before", "saved", "written", "durable", "epoch", "closed"]
 
@@ -98,7 +100,7 @@ class State:
 class Steps:
     """A block of consecutive steps. Every list has one element for each step."""
 
-    moment: ClassVar = "after each epoch, outside all measured times; of a run that failures strike after each step"
+    moment: ClassVar = "after each epoch and before each save, outside all measured times; of a run that failures strike after each step"
     epoch: EpochNumber
     first_step: Annotated[int, "index in the run of the block's first step, from 0"]
     start_ns: Annotated[list[int], "ns"]
@@ -229,7 +231,7 @@ class SaveFailed:
 class Epoch:
     """The steps and checkpoints of an epoch have ended; its evaluation follows and is not included. Pauses are."""
 
-    moment: ClassVar = "after each epoch"
+    moment: ClassVar = "after each epoch, and before a save at its end, so that a restart from there need not record it: the later event counts"
     epoch: EpochNumber
     start_ns: Ns
     end_ns: Ns
@@ -455,6 +457,7 @@ def from_json(line: dict[str, Any]) -> Event:
     Raises KeyError, TypeError or ValueError if the line is not an event.
     """
     kind = KINDS[line["event"]]
+    check(line, kind)
     fields = {name: line[name] for name in _FIELDS[kind] if name in line}
     if "files" in fields:
         fields["files"] = [File(**file) for file in fields["files"]]

@@ -11,18 +11,25 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ckptbench.common.errors import RunFolderError
-from ckptbench.common.files import read_json, write_json
+from ckptbench.common.files import read_json, read_shaped, write_json
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import try_to_remove
 from ckptbench.runs.identity import training_fields
 from ckptbench.runs.layout import MANIFEST, SEAL, SEAL_COPY
 from ckptbench.runs.plan import RunSpec
-from ckptbench.runs.seal import verify_seal
+from ckptbench.runs.seal import Seal, verify_seal
 
 log = logging.getLogger(__name__)
+
+
+class _SealCopy(TypedDict):
+    """The content of `seal-copy.json`."""
+
+    seal: Seal
+    made_from: dict[str, Any] | None
 
 
 def made_from(
@@ -61,16 +68,25 @@ def restore_seal(folder: Path, made_from: Mapping[str, Any]) -> bool:
     if path.exists() or not (folder / SEAL_COPY).exists():
         return False
     try:
-        copy = read_json(folder / SEAL_COPY)
-        changed = _changed(copy.get("made_from"), made_from)
+        copy = read_shaped(folder / SEAL_COPY, _SealCopy)
+        changed = _changed(copy["made_from"], made_from)
         if changed:
             log.info("the sealed run is not kept: changed since then: %s", ", ".join(changed))
             return False
-        write_json(path, copy.get("seal") or {})
+        write_json(path, dict(copy["seal"]))
         verify_seal(folder)
     except RunFolderError as error:
         path.unlink(missing_ok=True)
         log.info("the sealed run is not kept: %s", error)
+        return False
+    return True
+
+
+def has_sealed(folder: Path) -> bool:
+    """Whether the last run in the folder was sealed, by the copy of its seal."""
+    try:
+        read_shaped(folder / SEAL_COPY, _SealCopy)
+    except RunFolderError:
         return False
     return True
 
@@ -87,12 +103,12 @@ def forget_seal(folder: Path) -> None:
             ) from error
 
 
-def _changed(before: object, now: Mapping[str, Any]) -> list[str]:
+def _changed(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
     """The names of the fields in which `now` differs from what was noted. A field that was not noted was None.
 
     Another version of ckptbench is no difference: whoever reads the files of a run checks whether it can.
     """
-    noted = before if isinstance(before, dict) else {}
+    noted = before or {}
     return [name for name, value in now.items() if noted.get(name) != value]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ckptbench.common.shape import check
 from ckptbench.matrix.training import CHOSEN_LATER
 
 SHOWN_DIGITS = 12
@@ -33,19 +34,9 @@ class Identity:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The identity whose fields are among those of `content`. Raises ValueError if one is missing or of another type."""
-        match content:
-            case {
-                "run_id": str(),
-                "cell": dict(),
-                "training": dict(),
-                "dataset_sha256": str(),
-                "lock_sha256": str(),
-            }:
-                return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
-        raise ValueError(
-            "run_id, cell, training, dataset_sha256 or lock_sha256 is missing or wrong"
-        )
+        """The identity whose fields are among those of `content`. Raises WrongShape if one is missing or of another type."""
+        check(content, cls)
+        return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
 
     def another_training(self, own: Self) -> str:
         """The fields in which this is another training than `own`, with both values. Empty: it is the same training."""

@@ -43,6 +43,7 @@ FILES = {
     "plan.json": "what the launcher told the ranks",
     "checkpoints/": "the versions that are kept, by default none; elsewhere if `checkpoints.folder` is set",
     ".lock": "locked while a launcher works on the folder",
+    "kept-<number>/": "traces, and in `checkpoints/` versions, of an earlier attempt that could not be continued; nothing removes them",
 }
 """All that a run folder can hold."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.common.files import read_json, write_json
+from ckptbench.common.shape import check
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.training import Training, steps_per_epoch
 from ckptbench.runs.failure import Failure
@@ -113,12 +114,34 @@ class Plan(RunSpec):
         """Raises RunFolderError if `path` holds no plan of this version."""
         content = read_json(path)
         try:
+            check(content, _Plain)
             return cls(**{name: _value(name, value) for name, value in content.items()})
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunFolderError(
                 f"{path}: no plan of this version ({type(error).__name__}: {error}); start the run again, which "
                 "writes it anew"
             ) from error
+
+
+class _Plain(TypedDict):
+    """The plan as JSON."""
+
+    cell: dict[str, Any]
+    training: Training
+    dataset_folder: str
+    run_folder: str
+    checkpoint_folder: str
+    memory_folder: str | None
+    node_folder: str | None
+    dataset_sha256: str
+    lock_sha256: str
+    sizes: Sizes
+    listed: list[Failure]
+    run_id: str
+    attempt: int
+    resume_from: str | None
+    failures: list[Failure]
+    strikes: int
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+from ckptbench.common.files import open_regular, read_regular
 from ckptbench.common.remedies import naming
 from ckptbench.runs.events import Event, Steps, to_json
 
@@ -18,8 +19,12 @@ class Recorder:
     """
 
     def __init__(self, path: Path) -> None:
-        _drop_torn_line(path)
-        self._file = path.open("a", encoding="utf-8")
+        """Continue the trace, or begin it. Raises OSError with the path, also where something else than a file lies there."""
+        with naming(path):
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self._file = os.fdopen(descriptor, "a", encoding="utf-8")
+            _drop_torn_line(descriptor, path)
+        self._path = path
         self._writing = threading.Lock()
         self._first_step = 0
         self._starts: list[int] = []
@@ -53,13 +58,13 @@ class Recorder:
         Raises OSError with the path of the trace.
         """
         line = json.dumps(to_json(event), separators=(",", ":")) + "\n"
-        with self._writing, naming(self._file.name):
+        with self._writing, naming(self._path):
             self._file.write(line)
             self._file.flush()
 
     def sync(self) -> None:
-        """Put all written events on stable storage, so that every node sees them."""
-        with naming(self._file.name):
+        """Put all written events on stable storage: they survive a power cut, and every node sees them."""
+        with naming(self._path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -67,10 +72,6 @@ class Recorder:
         self._file.close()
 
 
-def _drop_torn_line(path: Path) -> None:
+def _drop_torn_line(descriptor: int, path: Path) -> None:
     """Remove an incomplete last line that a killed attempt has left, so that the next event starts a new line."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
+    os.ftruncate(descriptor, read_regular(path).rfind(b"\n") + 1)

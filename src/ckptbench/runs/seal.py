@@ -10,11 +10,12 @@ from __future__ import annotations
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ckptbench.common.errors import RunFolderError
-from ckptbench.common.files import file_sha256, read_json, write_json
+from ckptbench.common.files import file_sha256, fsync, is_inside, read_json, write_json
 from ckptbench.common.remedies import blame
+from ckptbench.common.shape import WrongShape, check
 from ckptbench.runs.layout import (
     FINAL_ARRAYS,
     LAUNCHER_TRACE,
@@ -27,22 +28,39 @@ from ckptbench.runs.layout import (
 )
 
 
+class Sealed(TypedDict):
+    """What the seal says of a file."""
+
+    bytes: int
+    sha256: str
+
+
+class Seal(TypedDict):
+    """The content of `seal.json`."""
+
+    schema_version: int
+    files: dict[str, Sealed]
+    """By their names in the run folder."""
+
+
 def seal(folder: Path, ranks: int, made_from: Mapping[str, Any] | None = None) -> None:
-    """Write the seal, which makes the folder a result. Call it after all other files are written.
+    """Write the seal, which makes the folder a result. Call it after all other files are written. It and they then are on stable storage.
 
     `made_from` goes into the copy of the seal; see `ckptbench.runs.finished`.
     """
     traces = [trace_path(folder, rank) for rank in range(ranks)]
     files = [folder / MANIFEST, *traces, *sorted(folder.glob(FINAL_ARRAYS))]
     files += [*sorted(folder.glob(STRIKES)), *folder.glob(LAUNCHER_TRACE)]
-    content = {
+    for path in files:
+        fsync(path)
+    content: Seal = {
         "schema_version": SCHEMA_VERSION,
         "files": {
             path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in files
         },
     }
     write_json(folder / SEAL_COPY, {"seal": content, "made_from": made_from})
-    write_json(folder / SEAL, content)
+    write_json(folder / SEAL, dict(content))
 
 
 def verify_seal(folder: Path) -> list[Path]:
@@ -56,33 +74,37 @@ def verify_seal(folder: Path) -> list[Path]:
         content = read_json(path)
     except RunFolderError as error:
         raise RunFolderError(f"{error}; remove {folder} to run the cell again") from error
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise refused(
-            path,
-            f"schema_version is {content.get('schema_version')}, this version reads {SCHEMA_VERSION}",
-        )
-    return [_verified(folder / name, **sealed) for name, sealed in content["files"].items()]
+    if (version := content.get("schema_version")) != SCHEMA_VERSION:
+        raise refused(path, f"schema_version is {version}, this version reads {SCHEMA_VERSION}")
+    try:
+        check(content, Seal)
+    except WrongShape as error:
+        raise refused(path, str(error)) from error
+    if outside := [name for name in content["files"] if "/" in name or not is_inside(name)]:
+        raise refused(path, f"is not of this run: it names {outside[0]!r}, which is no file in it")
+    return [_verified(folder, name, sealed) for name, sealed in content["files"].items()]
 
 
-def _verified(path: Path, *, bytes: int, sha256: str) -> Path:
+def _verified(folder: Path, name: str, sealed: Sealed) -> Path:
     """The path of a file that is as it was sealed."""
+    path = folder / name
     try:
         if not stat.S_ISREG((status := path.lstat()).st_mode):
             found = "is no regular file"
-        elif status.st_size != bytes:
-            found = f"has {status.st_size} bytes, was sealed with {bytes}"
-        elif file_sha256(path) != sha256:
+        elif status.st_size != sealed["bytes"]:
+            found = f"has {status.st_size} bytes, was sealed with {sealed['bytes']}"
+        elif file_sha256(path) != sealed["sha256"]:
             found = "was changed after it was sealed (checksums differ)"
         else:
             return path
     except FileNotFoundError:
         found = "is missing"
     except OSError as error:
-        words = blame(error, path, f"remove {path.parent} to run the cell again", reading=True)
+        words = blame(error, path, f"remove {folder} to run the cell again", reading=True)
         raise RunFolderError(f"{path} cannot be read: {words}") from error
-    raise RunFolderError(f"{path} {found}; remove {path.parent} to run the cell again")
+    raise RunFolderError(f"{path} {found}; remove {folder} to run the cell again")
 
 
 def refused(path: Path, what: str) -> RunFolderError:
-    """The error of a run folder that is no result. `path` is the file that shows it."""
+    """The error of a run folder that is no result. `path` is the file in it that shows it."""
     return RunFolderError(f"{path}: {what}; remove {path.parent} to run the cell again")

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import RunFolderError
+from ckptbench.common.files import open_regular, read_regular
+from ckptbench.common.remedies import cause
 from ckptbench.runs import events
 from ckptbench.runs.events import (
     Captured,
@@ -278,12 +280,12 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace in a file. Raises RunFolderError with the number of the first line that is not an event.
+    """The trace in a file. Raises RunFolderError with the number of the first line that is not an event, and OSError for what is no file.
 
     A last line without its end is left out: its rank was lost while it wrote.
     """
     trace = Trace(path)
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 trace.ended = False
@@ -298,9 +300,14 @@ def read_trace(path: Path) -> Trace:
 def whole_events(path: Path) -> Iterator[Event]:
     """The events in the complete lines of a trace that may still be written to. No events if there is no file.
 
-    Raises RunFolderError with the number of the first complete line that is not an event.
+    Raises RunFolderError with the number of the first complete line that is not an event, and for what is no file.
     """
-    content = path.read_bytes() if path.exists() else b""
+    try:
+        content = read_regular(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {cause(error)}; {_remedy(path)}") from error
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
             event = from_json(json.loads(line))

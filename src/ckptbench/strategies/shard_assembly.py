@@ -16,10 +16,10 @@ from typing import Any
 from ckptbench.checkpoints.checksum import Checksum
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.shares import gather_shares, note_share
-from ckptbench.checkpoints.store import CheckpointStore, fsync
+from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, checksums_of
 from ckptbench.common.errors import CheckpointError
-from ckptbench.common.files import write_all
+from ckptbench.common.files import fsync, write_all
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.matrix.levels import LEVELS, SHARED

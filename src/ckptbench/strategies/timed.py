@@ -30,10 +30,10 @@ from typing import Any, Literal, Self
 
 from ckptbench.checkpoints.levels import Levels, failed_save
 from ckptbench.checkpoints.shares import gather_shares, note_share
-from ckptbench.checkpoints.store import fsync
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError, LaunchError
+from ckptbench.common.files import fsync
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED, load
@@ -162,6 +162,16 @@ class TimedCheckpointer:
     def ready(self) -> None:
         """Let the strategy prepare for its saves. Call it when the framework is built."""
         self._strategy.ready()
+
+    def sync_trace(self) -> None:
+        """Put the trace on stable storage, where the next save blocks. Call it on every rank, outside of all clocks.
+
+        A restart from the version needs the trace up to it. A save in the background does this itself, before its commit.
+        """
+        if self._blocking:
+            self._recorder.sync()
+            # Else the save would wait for the slowest of these syncs.
+            self._wait_for_ranks("before a checkpoint")
 
     def save(self, position: Position, *, everywhere: bool = False) -> None:
         """Save, write the cost for this rank into its trace, and return when training may go on.
@@ -314,6 +324,8 @@ class TimedCheckpointer:
         step, last = pending.position.step, [*pending.share.written.values()][-1]
         looked = self._footprints.look_after(last, "written", step)
         try:
+            with self._recording_failure(pending.position):
+                self._recorder.sync()  # while the strategy still writes: see `sync_trace`
             durable = self._finish(pending, meet=_not_at_all)
             with self._recording_failure(pending.position):
                 self._record_parts(pending, durable)

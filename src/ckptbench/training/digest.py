@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ class StateDigester:
         if self._proof and sum(array.nbytes for array in updated) <= KEPT_BYTES:
             with path.open("wb") as file:
                 np.savez(file, **tensors, **state)  # type: ignore[arg-type]
+                file.flush()
+                os.fsync(file.fileno())
 
     def _write(
         self, when: str, position: Position, state: Arrays, level: str | None = None

@@ -354,18 +354,21 @@ class Trainer:
         """Record the end of the epoch, if this rank was in it and has not done so."""
         if self._unrecorded is None or self._unrecorded[0] != epoch:
             return
-        end_ns = clock()
-        _, start_ns, first = self._unrecorded
+        seconds = self._write_epoch(*self._unrecorded)
+        steps = self._steps_per_epoch - self._unrecorded[2]
         self._unrecorded = None
-        self._recorder.write_steps(epoch)
-        steps = self._steps_per_epoch - first
-        samples = steps * self._reader.share.samples
-        self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=end_ns, samples=samples))
-        seconds = (end_ns - start_ns) / 1e9
         log.info(
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
         self._footprints.sample("epoch", self._reached.step)
+
+    def _write_epoch(self, epoch: int, start_ns: int, first: int) -> float:
+        """Record the steps and the end of the epoch, and return its duration in s."""
+        end_ns = clock()
+        self._recorder.write_steps(epoch)
+        samples = (self._steps_per_epoch - first) * self._reader.share.samples
+        self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=end_ns, samples=samples))
+        return (end_ns - start_ns) / 1e9
 
     def _stop(self, position: Position) -> NoReturn:
         """Save a checkpoint, unless the last one already holds this step, and raise Stopped."""
@@ -381,11 +384,20 @@ class Trainer:
         self._saved = position.step
         with self._pause(position):
             self._footprints.sample("before", position.step)
+            self._record_progress(position)
             self._record_state(position)
             forget_peak()
+            self._checkpointer.sync_trace()
         self._checkpointer.save(position, everywhere=everywhere)
         with self._pause(position):
             self._footprints.sample("saved", position.step)
+
+    def _record_progress(self, position: Position) -> None:
+        """Record what a restart from the next checkpoint would not do again: its steps, and the epoch that ends with them."""
+        if position.step_in_epoch == self._steps_per_epoch and self._unrecorded is not None:
+            self._write_epoch(*self._unrecorded)  # once more when the checkpoint is over
+        else:
+            self._recorder.write_steps(position.epoch)
 
     @contextmanager
     def _pause(self, position: Position) -> Iterator[None]:

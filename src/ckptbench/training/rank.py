@@ -16,6 +16,7 @@ from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import local_folders
 from ckptbench.common.clock import Instant, boot_id, clock, day_ns, follow
 from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.files import open_regular
 from ckptbench.common.processes import die_with_parent, end_with_parent, ignore_stop_signals
 from ckptbench.common.remedies import in_one_line
 from ckptbench.failures.injector_client import InjectorClient
@@ -91,8 +92,9 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         log.info("%s", stopped)
         with _telling(world):
             recovery.close()
-            link.tell_stopped(stopped.steps_done)
+            recorder.sync()
             recorder.close()
+            link.tell_stopped(stopped.steps_done)
         return recovery
     except BaseException as error:
         _tell_death(world, error)
@@ -101,6 +103,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         raise
     with _telling(world):
         recorder.write(End(monotonic_ns=clock()))
+        recorder.sync()  # before the launcher says that the run is complete
         recorder.close()
     return recovery
 
@@ -225,7 +228,7 @@ def become_rank() -> None:
 
 def log_to(path: Path) -> None:
     """Send everything that this process prints to its own log, also what native libraries print."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, sys.stdout.fileno())
     os.dup2(descriptor, sys.stderr.fileno())
     os.close(descriptor)

@@ -154,7 +154,7 @@ class Run:
         _check_ends(traces, folder, cell)
         if cell.is_struck and not clocks_agree(traces):
             raise refused(
-                folder,
+                paths[0],
                 "holds processes of a rank of which the later one began before the earlier one had ended: a wall clock was set "
                 "between them, on another host or before its restart",
             )
