@@ -114,7 +114,7 @@ def test_a_log_that_is_no_file_is_one_error(tmp_path: Path, never_hangs: None) -
     """A rank that opens a FIFO for its output would wait for a reader for ever."""
     os.mkfifo(log := tmp_path / "rank-0.log")
     with pytest.raises(
-        LaunchError, match=rf"the log {log} cannot be written: it is no regular file; remove or ren"
+        LaunchError, match=rf"{log} cannot be written: it is no regular file; remove or ren"
     ):
         run(Process([sys.executable, "-c", ""], {}, [log]))
 
