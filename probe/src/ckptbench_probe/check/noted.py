@@ -199,6 +199,8 @@ def random_restores() -> None:
         ("numpy.random", "set_state", "numpy"),
         ("torch", "set_rng_state", "torch"),
         ("torch.random", "set_rng_state", "torch"),
+        ("torch.cuda", "set_rng_state", "cuda"),
+        ("torch.cuda.random", "set_rng_state", "cuda"),
     ):
         own = sys.modules.get(module)
         if own is not None:
@@ -217,5 +219,8 @@ def _restoring(state: str, original: Call) -> Call:
 
 def _restored(state: str) -> None:
     """Before the first update: `torch.random.fork_rng` and checkpointing of activations set states as well."""
-    if not RECORDER.made:
-        PROCESS.trace.queue(RESTORED, name=state, digest=random_states()[state], rank=own_rank())
+    if RECORDER.made:
+        return
+    for name, found in random_states().items():
+        if name.partition(":")[0] == state:  # of each GPU, as `cuda:0`
+            PROCESS.trace.queue(RESTORED, name=name, digest=found, rank=own_rank())
