@@ -283,6 +283,16 @@ def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -
     assert (tmp_path / share.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
 
 
+def test_a_copy_in_the_background_looks_up_no_tensor(way: str) -> None:
+    """A forward pass may have put others in their places by then, as FSDP2 does."""
+    framework = bound()
+    image = images.Image(framework, rank=0, world_size=1)
+    image.begin(framework.rank_state())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framework, "state", lambda: pytest.fail(f"looked up beside training ({way})"))
+        image.capture()
+
+
 @ENGINES
 def test_a_thread_that_cannot_start_is_an_error_before_training(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch

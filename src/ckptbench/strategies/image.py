@@ -67,6 +67,8 @@ class Image:
         )
         self._values: list[NDArray[np.generic] | None] = []
         self._sources: list[NDArray[np.uint8] | None] = []
+        self._now: Mapping[str, Tensor] = {}
+        """What the next `capture` copies, by name."""
 
     @property
     def is_quick(self) -> bool:
@@ -89,21 +91,20 @@ class Image:
     def begin(self, own: Arrays) -> None:
         """Take the own state in the thread that trains. The share is that of this moment, too. Nothing may be in writing.
 
-        Raises CheckpointError if the own state has other shapes than when the image was made.
+        The tensors are looked up here, as a forward pass may put others in their places meanwhile (FSDP2 does). Raises
+        CheckpointError if the own state has other shapes, or the training state other tensors, than when the image was made.
         """
         if _layouts_of(own) != self._own_layouts:
             raise CheckpointError(
                 f"the own state of rank {self._rank} has changed its arrays since the first step: use the strategy native"
             )
         self._own.fill([bytes_of(array) for array in own.values()])
+        self._now = self._tensors()
         self._training_state.begin_copies()
 
     def capture(self) -> None:
-        """Copy the share's values, or begin to: see `await_copies`. If `is_quick`, call it in the thread that trains.
-
-        Raises CheckpointError if the training state has other tensors than when the image was made.
-        """
-        tensors = self._tensors()
+        """Copy the share's values, or begin to: see `await_copies`. If `is_quick`, call it in the thread that trains."""
+        tensors = self._now
         places = self._share.open_places()
         sources = self._look_up(tensors) if self.is_quick else [None] * len(places)
         for piece, place, source in zip(self._share_pieces, places, sources, strict=True):
