@@ -102,6 +102,12 @@ def test_a_check_that_fails_itself_cannot_tell(
 ) -> None:
     monkeypatch.setattr(saves, "ranks", raises)
     words = ["check", "saves", "--folder", str(tmp_path), "--", sys.executable, "-c", ""]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+    finally:
+        signal.pthread_sigmask(
+            signal.SIG_SETMASK, blocked
+        )  # the command blocks signals until its end
     assert ended.value.code == 2
