@@ -49,6 +49,7 @@ def test_rules_have_no_variable_that_a_site_sets_for_another_python(tmp_path: Pa
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split()[1:] == []
+    assert "PYTHONPATH" not in shell_prefix(Path(sys.executable), 7, keeps_all=True)
 
 
 def foreign(folder: Path) -> Path:

@@ -145,7 +145,7 @@ try:
             raise WorkflowError(lost)
     check_source(CLONE)
     check_paths()
-    shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
+    shell.prefix(shell_prefix(Path(sys.executable), os.getpid(), keeps_all=IS_OWN))
     CONFIG, cells = plan()
     # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
     is_named = "rates" in CONFIG.decision.model_fields_set
