@@ -55,13 +55,18 @@ class Page:
         return re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[number]
 
 
+LINKS = {"scripts/ckptbench": "../src/ckptbench", "ckptbench": "src/ckptbench"}
+"""Where scripts and `python -m` look first: the copy's own source, though .venv is that of the project."""
+
+
 def copy_of_the_project(folder: Path) -> Checkout:
     """Real files: a link would add the framework to the project itself."""
     shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
     (folder / ".environments").mkdir()
     (folder / ".environments" / "data").symlink_to(ROOT / ".environments" / "data")
     (folder / ".venv").symlink_to(sys.prefix)  # where `make environment` puts the tools
-    (folder / "scripts" / "ckptbench").symlink_to("../src/ckptbench")  # found first by rules
+    for link, source in LINKS.items():
+        (folder / link).symlink_to(source)
     return Checkout(folder)
 
 
@@ -121,7 +126,7 @@ def test_the_steps_touch_one_file_one_registry_and_the_locks(added: Checkout) ->
         if path.is_file()
         and not path.is_symlink()
         and differs(path, added.folder)
-        and added.folder / "scripts" / "ckptbench" not in path.parents
+        and not any(added.folder / link in path.parents for link in LINKS)
     }
     assert changed == {
         "src/ckptbench/frameworks/mine.py", "src/ckptbench/matrix/registry.py", "envs/mine.in", "envs/mine.txt",
