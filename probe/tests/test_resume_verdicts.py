@@ -226,7 +226,7 @@ def test_a_random_state_that_was_restored_is_not_called_missing() -> None:
     again.restored["torch"] = {"r3"}
     found = judged(whole, killed, again)
     assert found.lines[1].startswith("perhaps missing: the place in the data: the random state of torch was restored")  # fmt: skip
-    assert found.lines[2].startswith("that is guessed: --data")
+    assert found.lines[2].startswith("a guess: run the check again with --data")
     for rank, start in ((whole, 0), (killed, 0), (again, START)):
         for own, one in list(rank.after.items()):
             rank.after[own] = replace(one, batches=(f"b{own + start}",))

@@ -160,7 +160,7 @@ SLOW = """
 import os, time
 def build_wheel(*_):
     with open({pid!r}, "w") as file:
-        file.write(f"{{os.getpid()}}\\n")
+        file.write(f"{{os.getppid()}} {{os.getpid()}}\\n")
     time.sleep(1200)
 """
 
@@ -184,9 +184,12 @@ def test_an_environment_is_made_no_further_when_its_workflow_is_killed(checkout:
     workflow = checkout.start(target, study=PYTORCH)
     wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"), "a package to be built")
     assert not is_repeat(checkout)
+    uv, built = map(int, pid.read_text().split())
+    assert is_running(uv)
     workflow.kill()
     workflow.wait()
-    wait_for(lambda: not is_running(int(pid.read_text())), "what uv has started to end")
+    wait_for(lambda: not is_running(uv), "uv to end")
+    os.kill(built, signal.SIGKILL)  # a build that uv has started would end by itself
     lock.write_text("")
     checkout.run("--unlock", study=PYTORCH)
     again = checkout.run(target, "--forcerun", "create_environment", study=PYTORCH)

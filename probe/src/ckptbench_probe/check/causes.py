@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GUESSED = "perhaps missing"
 DECIDES = "the place in an accumulation, or what decides whether an update is made"
-ASK = "that is guessed: --data records what the model is given, and tells whether it is the same"
+ASK = "a guess: run the check again with --data, which compares the batches too, to know"
 
 
 def causes(
