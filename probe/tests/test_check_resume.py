@@ -14,8 +14,9 @@ from probed import Bench, interpreters
 
 from ckptbench_probe.check.alignment import Unknown, resumed_from
 from ckptbench_probe.check.processes import below
+from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.states import Rank, State
-from ckptbench_probe.check.verdict import Seen, Verdict, judge
+from ckptbench_probe.check.verdict import Verdict, judge
 
 LOOP = """
 import json, os, random, sys

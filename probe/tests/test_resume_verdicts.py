@@ -11,8 +11,9 @@ import pytest
 
 from ckptbench_probe.check.alignment import resumed_from
 from ckptbench_probe.check.extent import unread
+from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.states import Rank, State, paths, saves
-from ckptbench_probe.check.verdict import Seen, Verdict, judge
+from ckptbench_probe.check.verdict import Verdict, judge
 
 WHOLE, KILL_AT, START = 8, 5, 3
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ckptbench_probe.check.compare import Difference, beside_that_differ, sides
 from ckptbench_probe.check.extent import listed
+from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.state import SLOT
-
-if TYPE_CHECKING:
-    from ckptbench_probe.check.verdict import Seen
 
 GUESSED = "perhaps missing"
 DECIDES = "the place in an accumulation, or what decides whether an update is made"

@@ -16,8 +16,9 @@ from ckptbench_probe.check.compare import Ranks
 from ckptbench_probe.check.extent import unread
 from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.runs import run as run_once
+from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.states import paths, ranks, saves
-from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Seen, Verdict, cannot_tell, judge
+from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError, run_name
 from ckptbench_probe.reading import whole_lines

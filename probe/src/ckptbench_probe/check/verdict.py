@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from ckptbench_probe.check.alignment import (
     Unknown,
@@ -14,13 +14,13 @@ from ckptbench_probe.check.alignment import (
 from ckptbench_probe.check.causes import causes
 from ckptbench_probe.check.compare import (
     Difference,
-    Ranks,
     drawn_from,
     first_difference,
     names_that_differ,
     unseeded_in,
 )
 from ckptbench_probe.check.extent import Extent, extent, listed
+from ckptbench_probe.check.seen import Seen
 
 SAME, DIFFERENT, CANNOT_TELL = "same", "different", "cannot tell"
 EXIT_CODES = {SAME: 0, DIFFERENT: 1, CANNOT_TELL: 2}
@@ -41,31 +41,6 @@ class Verdict:
     @property
     def code(self) -> int:
         return EXIT_CODES[self.verdict]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The runs, and what is known of the kill."""
-
-    whole: Ranks
-    killed: Ranks
-    again: Ranks
-    kill_at: int
-    saves: dict[int, bool]
-    """Of the killed run, by the update whose state each holds: whether it was finished."""
-    failure: str | None
-    """How the run that was started again has failed, as in "failed: exit code 1"."""
-    repeat: Callable[[], Ranks]
-    """A second undisturbed run, made if it is needed."""
-    whole_ended: bool = False
-    """Whether the undisturbed run came to its own end."""
-    again_ended: bool = False
-    unread: tuple[str, ...] = ()
-    """Files that no engine was seen to write."""
-    data: bool = False
-    """Whether it is recorded what the model is given."""
-    until: int | None = None
-    """The last update that is compared."""
 
 
 def cannot_tell(reason: str) -> Verdict:
