@@ -20,24 +20,14 @@ resource_scopes:
 
 
 include: "workflow/rules/common.smk"
-
-
-if IS_OWN:
-
-    include: "workflow/rules/own.smk"
-
-else:
-
-    include: "workflow/rules/study.smk"
-    include: "workflow/rules/train.smk"
-    include: "workflow/rules/tables.smk"
-    include: "workflow/rules/audit.smk"
-
-
+include: "workflow/rules/study.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/audit.smk"
 include: "workflow/rules/figures.smk"
 
 
-report: f"workflow/report/{'own' if IS_OWN else 'workflow'}.rst"
+report: "workflow/report/workflow.rst"
 
 
 rule all:
