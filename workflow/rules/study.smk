@@ -35,19 +35,6 @@ MARKS = {
 WORDS = in_words(MARKS[OF_RUNS], CONFIG, get_config_files(), len(CELLS))
 
 
-def get_everything():
-    return [
-        *get_all_seals(),  # a run that was removed is made again, though there are tables of it
-        *get_all_figures(),
-        *get_tables([*TABLES, *DECIDED]),
-        get_mark(OF_RUNS),
-        get_mark(OF_DECISION),
-        ANSWER,
-        WHAT_IF_PAGE,
-        AUDIT_PAGE,
-    ]
-
-
 def get_all_environments():
     names = dict.fromkeys(cell.environment for cell in CELLS.values())
     return [f".environments/{name}/ready.json" for name in ("data", *names)]
