@@ -20,31 +20,28 @@ resource_scopes:
 
 
 include: "workflow/rules/common.smk"
-
-
-if IS_OWN:
-
-    include: "workflow/rules/own.smk"
-
-else:
-
-    include: "workflow/rules/study.smk"
-    include: "workflow/rules/train.smk"
-    include: "workflow/rules/tables.smk"
-    include: "workflow/rules/audit.smk"
-
-
+include: "workflow/rules/study.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/audit.smk"
 include: "workflow/rules/figures.smk"
 
 
-report: f"workflow/report/{'own' if IS_OWN else 'workflow'}.rst"
+report: "workflow/report/workflow.rst"
 
 
 rule all:
     """The whole study: runs, tables, figures and the answer."""
     default_target: True
     input:
-        get_everything(),
+        get_all_seals(),  # a run that was removed is made again, though there are tables of it
+        get_all_figures(),
+        get_tables([*TABLES, *DECIDED]),
+        get_mark(OF_RUNS),
+        get_mark(OF_DECISION),
+        ANSWER,
+        WHAT_IF_PAGE,
+        AUDIT_PAGE,
 
 
 rule runs:

@@ -7,17 +7,16 @@ import sys
 from pathlib import Path
 
 from ckptbench.common.scripting import parser_of, run
-from ckptbench.report.figures import FIGURES, OWN_FIGURES
+from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.files import write_figure
 
 
 def main(options: argparse.Namespace) -> None:
-    figures = OWN_FIGURES if options.own else FIGURES
-    write_figure(options.figure, options.tables, options.output_stem, figures)
+    write_figure(options.figure, options.tables, options.output_stem)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__, "--own", "--tables")
+    parser = parser_of(__doc__, "--tables")
     parser.add_argument("figure", choices=FIGURES, help="which figure")
     stem = "where to write, without .pdf and .png"
     parser.add_argument("--output-stem", type=Path, required=True, help=stem)

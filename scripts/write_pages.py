@@ -1,4 +1,4 @@
-"""Write what follows from the source: the generated parts of the pages, the schemas of configs, the captions of tables.
+"""Write what follows from the source: the generated parts of the pages, the schema of configs, the captions of tables.
 
 `python -m scripts.write_pages`. On a page the part NAME stands between `<!--generated:NAME-->` and the next `<!--end-->`.
 """
@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from ckptbench.config.study import schema
-from ckptbench.own.config import own_schema
 from scripts.pages import project, registries, run_folder, settings, tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +25,6 @@ PARTS: dict[str, Callable[[], str]] = {
     **run_folder.PARTS,
 }
 """What makes each part."""
-SCHEMAS = {"config": schema, "own": own_schema}
 
 
 def files() -> dict[Path, str]:
@@ -35,10 +33,7 @@ def files() -> dict[Path, str]:
     folder = ROOT / "workflow"
     return {
         **{page: filled(page.read_text(encoding="utf-8")) for page in pages},
-        **{
-            folder / "schemas" / f"{name}.schema.json": json.dumps(make(), indent=2) + "\n"
-            for name, make in SCHEMAS.items()
-        },
+        folder / "schemas" / "config.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{
             folder / "report" / f"table_{name}.rst": caption
             for name, caption in tables.captions().items()

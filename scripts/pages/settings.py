@@ -14,7 +14,6 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
-from ckptbench.own.config import OwnSection
 
 MODELS = (
     config.StudyConfig,
@@ -24,7 +23,6 @@ MODELS = (
     config.ListedFailure,
     config.LimitSection,
     DecisionSection,
-    OwnSection,
     FailureFile,
     GivenCosts,
     GivenStrategy,

@@ -18,7 +18,6 @@ from ckptbench.analysis.tables.registry import (
     DECIDED,
     DERIVED,
     EVERY,
-    OWN,
     TableEntry,
 )
 from ckptbench.analysis.tables.schema import Column, Table
@@ -53,14 +52,13 @@ def document() -> str:
             *page.section("What follows from it", DERIVED.values()),
             *page.section("What to do about it", DECIDED.values()),
             *page.section("Whether to believe it", AUDITED.values()),
-            *page.section("What the probe saw of an own training", OWN.values()),
         ]
     )
 
 
 def captions() -> dict[str, str]:
     """What a report says below each table, in reStructuredText, by the table's name."""
-    shown = {**DERIVED, **DECIDED, **OWN}
+    shown = {**DERIVED, **DECIDED}
     said = {name: entry.table.row.replace("`", "``") for name, entry in shown.items()}
     return {name: f"{row} ``docs/tables.md`` explains its columns.\n" for name, row in said.items()}
 

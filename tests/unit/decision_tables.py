@@ -25,6 +25,8 @@ MEASURED = {
     "ranks": 2,
     "batch_size": 16,
     "epochs": 2,
+    "optimizer": "sgd",
+    "precision": "fp32",
     "accelerator": "cpu",
     "measured_on": "cpu",
     "down_from": STARTS,

@@ -76,6 +76,7 @@ BAD = {
     "matrix: {faults: {exponential: {mean_s: 1e6}}}": "matrix.faults[0] is {'exponential': {'mean_s': '1e6'}}: "
     f"faults exponential: mean_s is '1e6', use a number above 0, up to 1000000000{QUOTED}",
     # What the last version had.
+    "own: {command: train}": "own is {'command': 'train'}: own was removed after version 0.1: use `ckptbench-probe compare`",
     "matrix: {model: [gpt_baby, llama_debug]}": "matrix.model[1] is 'llama_debug': llama_debug was removed after version 0.1: use gpt_baby",
     "failures: {disk: [{step: 1, rank: 0, kind: full_disk}]}": "failures.disk[0].kind is 'full_disk': full_disk was removed after version 0.1: use kill",
     "matrix: {faults: {exponential: {kind: slow}}}": "matrix.faults[0] is {'exponential': {'kind': 'slow'}}: slow was removed after version 0.1: use kill, hang or damage",

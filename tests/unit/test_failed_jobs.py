@@ -68,14 +68,6 @@ def test_a_full_results_folder_is_named_first(
     assert lines[1].endswith(f" MB are free on {where}. Free some, and start the study again.")
 
 
-def test_a_cause_announces_no_lines_that_do_not_follow(tmp_path: Path) -> None:
-    log = tmp_path / "train.log"
-    log.write_text(
-        "LaunchError: ValueError: of mine; last lines of a/output.txt:\n    [output] x\n"
-    )
-    assert FailedJob("train_own", {}, (log,)).cause() == "LaunchError: ValueError: of mine"
-
-
 def test_the_error_of_a_rank_is_told_with_that_of_its_launcher(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text(

@@ -19,7 +19,6 @@ from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import Dataset
 from ckptbench.environments.folder import installed_sha256
 from ckptbench.launch.attempts import Attempt
-from ckptbench.own.record import OwnStudy, read_run
 from ckptbench.runs.events import Epoch, Start, Written
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.recorder import Recorder
@@ -101,8 +100,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "staging/share-1.note": lambda path: gather_shares(path.parent, [1], are_written=True),
     "dataset/dataset.json": lambda path: Dataset.open(path.parent),
     "study.json": StudyRecord.read,
-    "own.json": OwnStudy.read,
-    "own/seal.json": lambda path: read_run(path.parent),
     "run/trace-0.jsonl": lambda path: [*whole_events(path)],
 }
 TIMES = {"start_ns": 1, "end_ns": 2, "samples": 3}
@@ -115,8 +112,6 @@ CONTENTS: list[object] = [
     {"cells": [5], "training": [], "run_minutes": "5", "repeat": False, "resume": False, "keep_after_run": 0},
     {"event": "epoch", "epoch": [], **TIMES},
     {"event": ["epoch"], "epoch": 1, **TIMES},
-    {"../../etc/passwd": "0"},
-    {"run.json": None},
     [{"name": "a"}],
     [{"name": "a", "kind": "own", "bytes": "5"}],
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-# Reads and checks the config, expands it into cells, and defines the functions that the rules of both studies call.
+# Reads and checks the config, expands it into cells, and defines the functions that the rules call.
 import functools
 import json
 import os
@@ -23,21 +23,17 @@ from ckptbench.config.commands import check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
-from ckptbench.config.planning import check_source
+from ckptbench.config.planning import check_source, plan_study
 from ckptbench.config.sources import sources_of
 
 supply_user(os.environ, Path(".snakemake/caches"))
 
-IS_OWN = "own" in config
 STARTED = time.time()
 CLONE = Path(str(workflow.current_basedir)).parents[1]
-RESULTS = "results/own" if IS_OWN else "results"
-RUNS = f"{RESULTS}/runs"
-TABLES_FOLDER = f"{RESULTS}/tables"
-LOGS = f"{RESULTS}/logs"
-SEALS = f"{RUNS}/{{cell}}/seal.json"
-STUDY = f"{RESULTS}/study.json"
-ANSWER = f"{RESULTS}/answer.txt"
+RUNS = "results/runs"
+TABLES_FOLDER = "results/tables"
+STUDY = "results/study.json"
+ANSWER = "results/answer.txt"
 DATASETS = "results/datasets"
 
 
@@ -66,16 +62,6 @@ def get_config_files():
         for path in (*own, *given)
         for near in [os.path.relpath(path)]
     ]
-
-
-def get_given_config():
-    """The config that the user gave, without that of the Snakefile."""
-    return workflow.config_settings.overwrite_config
-
-
-def is_for_cluster():
-    """Whether jobs will be submitted. Profiles of clusters set the number of jobs; which executor it will be is not known yet."""
-    return workflow.resource_settings.nodes is not None
 
 
 def is_forced():
@@ -110,31 +96,12 @@ def get_failed():
 
 def check_paths():
     """Raises ConfigError where Snakemake would look for outputs elsewhere than commands write them."""
-    for path in (ANSWER, SEALS.format(cell="x"), ".environments/x/ready.json"):
+    for path in (ANSWER, f"{RUNS}/x/seal.json", ".environments/x/ready.json"):
         if (other := workflow.modifier.path_modifier.replace_prefix(path)) != path:
             raise ConfigError(
                 f"as a module ckptbench writes {path}, and this workflow would look for {other}: leave out prefix and replace_prefix; "
                 "to keep results apart, run in a folder of their own (--directory)"
             )
-
-
-def plan():
-    """The config and its cells, of the study that the config asks for."""
-    if not IS_OWN:
-        from ckptbench.config.planning import plan_study
-
-        command_line = workflow.config_settings.config
-        return plan_study(config, get_config_files(), Path(DATASETS), command_line)
-    from ckptbench.own.planning import plan_own
-    from ckptbench.own.surroundings import given_to
-
-    environment = None if is_for_cluster() else given_to(os.getpid())
-    # config/config.yaml is about the other study, unless the user has written `own` into it.
-    given = get_given_config()
-    if "own" not in given:
-        return plan_own(config, get_config_files(), environment=environment)
-    files = [*map(Path, workflow.overwrite_configfiles)]
-    return plan_own(given, files, environment=environment)
 
 
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
@@ -145,8 +112,9 @@ try:
             raise WorkflowError(lost)
     check_source(CLONE)
     check_paths()
-    shell.prefix(shell_prefix(Path(sys.executable), os.getpid(), keeps_all=IS_OWN))
-    CONFIG, cells = plan()
+    shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
+    command_line = workflow.config_settings.config
+    CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS), command_line)
     # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
     is_named = "rates" in CONFIG.decision.model_fields_set
     RATES = CONFIG.decision.rates if is_named else of_clone(CONFIG.decision.rates)
@@ -170,10 +138,6 @@ CELLS = {cell.id: cell for cell in cells}
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.
 PRIORITY = {cell_id: len(CELLS) - place for place, cell_id in enumerate(CELLS)}
 
-# Of which config results are, by the kind of mark that lies beside the tables: a mark of another config is missed, and all is made
-# again. A report is refused without them.
-MARKS, WORDS, REPORTED = {}, "", [Path(ANSWER)]
-
 CHOICES = CONFIG.decision.model_dump_json(exclude={"rates", "numbers"})
 
 
@@ -185,27 +149,18 @@ def get_tables(names):
     return expand(f"{TABLES_FOLDER}/{{table}}.parquet", table=names)
 
 
-# Functions, as the linter would take these for prefixes of outputs that are written twice.
+# A function, as the linter would take it for a prefix of an output that is written twice.
 def get_stem(wildcards, output):
     return output.pdf.removesuffix(".pdf")
 
 
-def get_tables_folder(wildcards):
-    return TABLES_FOLDER
-
-
 def get_mark(kind):
-    """The mark of this kind, where the study has one."""
-    return (
-        [str(mark_path(Path(TABLES_FOLDER), kind, MARKS[kind]))]
-        if kind in MARKS
-        else []
-    )
+    return str(mark_path(Path(TABLES_FOLDER), kind, MARKS[kind]))
 
 
 def get_figures(names):
     return expand(
-        f"{RESULTS}/figures/{{figure}}.{{format}}",
+        "results/figures/{figure}.{format}",
         figure=names,
         format=["pdf", "png", "txt"],
     )
@@ -281,16 +236,6 @@ def get_sources(script, tables, modules=()):
     return sources_of(Path(of_clone(script)), named, Path(of_clone("src")))
 
 
-def write_record(record):
-    """Write the record that runs read when they start. A change of it makes no run again."""
-    try:
-        record.write(Path(STUDY))
-    except OSError as error:
-        raise WorkflowError(
-            f"{STUDY} cannot be written: {blame(error, STUDY)}"
-        ) from None
-
-
 def show_answer():
     """Print the first of the study's PAGES that the workflow was asked for, where `make` does not print it itself."""
     asked = [page for name, page in PAGES.items() if name in get_planned()]
@@ -300,4 +245,4 @@ def show_answer():
 
 def show_failed():
     """Print which jobs failed and why, and how to go on."""
-    print(advice(get_failed(), get_all_seals(), Path(RESULTS)), file=sys.stderr)
+    print(advice(get_failed(), get_all_seals(), Path("results")), file=sys.stderr)

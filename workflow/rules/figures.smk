@@ -1,4 +1,4 @@
-# Tables -> figures and the answer, of both studies. Each figure has its own rule and reads tables only.
+# Tables -> figures and the answer. Each figure has its own rule and reads tables only.
 for figure, entry in FIGURES.items():
 
     rule:
@@ -14,26 +14,24 @@ for figure, entry in FIGURES.items():
             ),
             script=of_clone("scripts/draw_figure.py"),
         output:
-            pdf=f"{RESULTS}/figures/{figure}.pdf",
+            pdf=f"results/figures/{figure}.pdf",
             png=report(
-                f"{RESULTS}/figures/{figure}.png",
+                f"results/figures/{figure}.png",
                 caption="../report/figure.rst",
                 category=in_report("Figures", entry.tables),
                 labels={"figure": entry.title},
             ),
-            caption=f"{RESULTS}/figures/{figure}.txt",
+            caption=f"results/figures/{figure}.txt",
         log:
-            f"{LOGS}/draw_figure/{figure}.log",
+            f"results/logs/draw_figure/{figure}.log",
         localrule: True
         params:
             figure=figure,
-            own="--own" if IS_OWN else "",
-            tables=get_tables_folder,
             stem=get_stem,
         message:
             f"figure {figure}"
         shell:
-            "python {input.script} {params.figure} {params.own} --tables {params.tables}"
+            "python {input.script} {params.figure} --tables results/tables"
             " --output-stem {params.stem} --log {log}"
 
 
@@ -47,12 +45,11 @@ rule write_answer:
     output:
         ANSWER,  # the first page of the report has it
     log:
-        f"{LOGS}/write_answer.log",
+        "results/logs/write_answer.log",
     localrule: True
     params:
         options=ANSWER_OPTIONS,
-        tables=get_tables_folder,
     message:
         "the answer: how often to checkpoint"
     shell:
-        "python {input.script} {params.options} --tables {params.tables} --output {output} --log {log}"
+        "python {input.script} {params.options} --tables results/tables --output {output} --log {log}"

@@ -1,4 +1,4 @@
-# The study of the matrix: the functions that its rules call.
+# The functions that the rules of the study call.
 import dataclasses
 import functools
 
@@ -20,28 +20,19 @@ CONSTRAINTS = of_clone("envs/build-constraints.txt")
 WHAT_IF_PAGE = "results/decision.html"
 AUDIT = "results/audit.txt"
 AUDIT_PAGE = "results/audit_page.txt"
-REPORTED += [Path(AUDIT_PAGE)]
+REPORTED = [Path(ANSWER), Path(AUDIT_PAGE)]
 PAGES = {"audit": AUDIT, "write_answer": ANSWER}
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
 ANSWERED = [*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)]
 ANSWER_OPTIONS = "--given" if CONFIG.decision.numbers else ""
-MARKS[OF_RUNS] = digest_of_runs(CONFIG, CELLS.values())
-MARKS[OF_DECISION] = digest(CHOICES, get_sha256({}))
+# Of which config results are, by the kind of mark that lies beside the tables: a mark of another config is missed, and all is made
+# again. A report is refused without them.
+MARKS = {
+    OF_RUNS: digest_of_runs(CONFIG, CELLS.values()),
+    OF_DECISION: digest(CHOICES, get_sha256({})),
+}
 WORDS = in_words(MARKS[OF_RUNS], CONFIG, get_config_files(), len(CELLS))
-
-
-def get_everything():
-    return [
-        *get_all_seals(),  # a run that was removed is made again, though there are tables of it
-        *get_all_figures(),
-        *get_tables([*TABLES, *DECIDED]),
-        get_mark(OF_RUNS),
-        get_mark(OF_DECISION),
-        ANSWER,
-        WHAT_IF_PAGE,
-        AUDIT_PAGE,
-    ]
 
 
 def get_all_environments():
@@ -176,19 +167,24 @@ def get_gpus(wildcards):
 
 
 def write_study():
-    write_record(
-        StudyRecord(
-            cells=tuple(CELLS.values()),
-            training=CONFIG.training_of_cells(),
-            words=WORDS,
-            listed={
-                cell.id: [failure.to_json() for failure in CONFIG.failures_of(cell)]
-                for cell in CELLS.values()
-                if cell.failure_list
-            },
-            resume=CONFIG.resume,
-            keep_after_run=CONFIG.checkpoints.keep_after_run,
-            run_minutes=CONFIG.limits.run_minutes,
-            repeat=is_forced(),
-        )
+    """Write the record that runs read when they start. A change of it makes no run again."""
+    record = StudyRecord(
+        cells=tuple(CELLS.values()),
+        training=CONFIG.training_of_cells(),
+        words=WORDS,
+        listed={
+            cell.id: [failure.to_json() for failure in CONFIG.failures_of(cell)]
+            for cell in CELLS.values()
+            if cell.failure_list
+        },
+        resume=CONFIG.resume,
+        keep_after_run=CONFIG.checkpoints.keep_after_run,
+        run_minutes=CONFIG.limits.run_minutes,
+        repeat=is_forced(),
     )
+    try:
+        record.write(Path(STUDY))
+    except OSError as error:
+        raise WorkflowError(
+            f"{STUDY} cannot be written: {blame(error, STUDY)}"
+        ) from None

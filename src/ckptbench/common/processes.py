@@ -22,16 +22,16 @@ def ignore_stop_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def die_with_parent(parent: int | None = None, *, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent ends (prctl(2), PR_SET_PDEATHSIG).
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG).
 
-    Right after a fork, pass the id of the parent: it may have ended before this call, and the process then gets the
-    signal at once.
+    Right after a fork, pass the id of the parent: it may have ended before this call, and the process is then killed at
+    once.
     """
     parent_death_signal = 1
-    ctypes.CDLL(None).prctl(parent_death_signal, by)
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
     if parent is not None and is_orphan(parent):
-        os.kill(os.getpid(), by)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_with_parent() -> None:

@@ -30,7 +30,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--numbers": {"type": Path, "help": "file with costs, instead of those of the tables"},
     "--answer": {"type": Path, "help": "text that the page begins with"},
     "--given": {"action": "store_true", "help": "the costs are a user's, of no study"},
-    "--own": {"action": "store_true", "help": "the tables are of an own training"},
     "--output": {"type": Path, "required": True, "help": "the file to write"},
     "--mark": {"type": Path, "help": "file that says of which config the tables are"},
     "--parent": {

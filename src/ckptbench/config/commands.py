@@ -13,9 +13,9 @@ PATTERN = re.compile(r"\{\s*\w|<\w")
 """The beginning of what Snakemake takes in the path of an input for a wildcard, or for one of its own variables."""
 
 
-def shell_prefix(python: Path, workflow: int, *, keeps_all: bool = False) -> str:
+def shell_prefix(python: Path, workflow: int) -> str:
     """What every command of a rule begins with: `python` is this interpreter, without a site's variables for another one, and
-    $WORKFLOW the process with this id. `keeps_all`: the variables stay, as the command of a user may need them.
+    $WORKFLOW the process with this id.
 
     As Snakemake's `shell.prefix` wants it, which takes braces for fields. Raises ConfigError where no PATH can name the folder.
     """
@@ -26,8 +26,7 @@ def shell_prefix(python: Path, workflow: int, *, keeps_all: bool = False) -> str
             "Move the clone to a folder without one"
         )
     braced = shlex.quote(folder).replace("{", "{{").replace("}", "}}")
-    unset = "" if keeps_all else f"unset {' '.join(VARIABLES)}; "
-    return f"{unset}export PATH={braced}:$PATH; WORKFLOW={workflow}; "
+    return f"unset {' '.join(VARIABLES)}; export PATH={braced}:$PATH; WORKFLOW={workflow}; "
 
 
 def check_input(path: str, field: str) -> None:

@@ -15,8 +15,6 @@ MOST_SHOWN = 10
 """Failed jobs that are written out."""
 CAUSE = re.compile(r"(?:\[[\w-]+\] .*)?\b[A-Z]\w*(?:Error|Stopped|Exception|Exit)\b.*: .")
 RANK_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b: .")
-QUOTED = re.compile(r"; last lines of [^;]*:$")
-"""What ends a line that the lines of an output follow."""
 CAUSE_CHARACTERS = 400
 CLOCKS_DIFFER_S = 10.0
 """The clock of a file server may be behind that of the workflow by so much."""
@@ -64,7 +62,7 @@ def _with_rank(told: str, lines: Sequence[str]) -> str:
     """The launcher's line, and where the last lines of a rank follow it, the last error in these."""
     launcher, follow, _ = told.partition("; last lines:")
     inner = [line.strip() for line in lines if line.startswith(" ") and RANK_ERROR.search(line)]
-    return "; ".join([launcher, *inner[-1:]]) if follow else QUOTED.sub("", told)
+    return "; ".join([launcher, *inner[-1:]]) if follow else told
 
 
 def advice(failed: Sequence[FailedJob], seals: Sequence[str], results: Path) -> str:

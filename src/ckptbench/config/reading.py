@@ -25,8 +25,6 @@ Location = tuple[Any, ...]
 """The keys and indices that lead to a value."""
 COMMAND_LINE = "--config"
 MISSING = object()
-HIDDEN = object()
-"""The value of an error that does not show what the config says."""
 MOST_LINES = 20
 """Wrong values that get a line of their own."""
 MOST_VALUES = 100_000
@@ -51,8 +49,8 @@ class FieldError(ConfigError):
 
     def line(self, value: object = MISSING) -> str:
         """Field, value and remedy. `value` is what the config says, where it is not that of the error itself."""
-        value = self.value if value is MISSING or self.value is HIDDEN else value
-        shown = "" if value is MISSING or value is HIDDEN else f" is {show(value)}"
+        value = self.value if value is MISSING else value
+        shown = "" if value is MISSING else f" is {show(value)}"
         return f"{dotted(self.location)}{shown}: {self.remedy}"
 
 

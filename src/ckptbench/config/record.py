@@ -14,9 +14,22 @@ from ckptbench.matrix.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
-    """What the records of both kinds of studies have. A change of it makes no run again."""
+class StudyRecord:
+    """The cells of a study, and how its runs are carried out: a change of the latter makes no run again. The defaults are those of a run
+    without a study."""
 
+    cells: tuple[Cell, ...] = ()
+    """In the order to run them."""
+    training: Training | None = None
+    """How every cell trains. None: a run without a study."""
+    resume: bool = False
+    """Whether an interrupted run goes on from its newest complete checkpoint."""
+    words: str = ""
+    """Of which config it is."""
+    listed: Mapping[str, Any] = field(default_factory=dict)
+    """By cell, the list of failures that it names, as JSON."""
+    keep_after_run: int = 0
+    """Versions of the checkpoint that stay when a run has ended."""
     run_minutes: float | None = None
     """A run that takes longer is ended. None: no limit."""
     repeat: bool = False
@@ -27,12 +40,19 @@ class Record:
         return None if self.run_minutes is None else 60 * self.run_minutes
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {
+            **vars(self),
+            "cells": [cell.to_json() for cell in self.cells],
+            "training": self.training and asdict(self.training),
+        }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        return cls(**content)
+        cells = tuple(Cell.from_json(cell) for cell in content["cells"])
+        told = content["training"]
+        training = None if told is None else Training(**told)
+        return cls(**{**content, "cells": cells, "training": training})
 
     def write(self, path: Path) -> None:
         """Write the file, in a folder that is made where it is missing."""
@@ -51,35 +71,3 @@ class Record:
             raise RunFolderError(
                 f"{path}: not the record of a study ({error}); start the workflow again, which writes it anew"
             ) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyRecord(Record):
-    """The cells of a study, and how its runs are carried out. The defaults are those of a run without a study."""
-
-    cells: tuple[Cell, ...] = ()
-    """In the order to run them."""
-    training: Training | None = None
-    """How every cell trains. None: a run without a study."""
-    resume: bool = False
-    """Whether an interrupted run goes on from its newest complete checkpoint."""
-    words: str = ""
-    """Of which config it is."""
-    listed: Mapping[str, Any] = field(default_factory=dict)
-    """By cell, the list of failures that it names, as JSON."""
-    keep_after_run: int = 0
-    """Versions of the checkpoint that stay when a run has ended."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **super().to_json(),
-            "cells": [cell.to_json() for cell in self.cells],
-            "training": self.training and asdict(self.training),
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        cells = tuple(Cell.from_json(cell) for cell in content["cells"])
-        told = content["training"]
-        training = None if told is None else Training(**told)
-        return cls(**{**content, "cells": cells, "training": training})

@@ -8,6 +8,7 @@ LAST_WITH = "0.1"
 """The last version that had all of these."""
 _KINDS = dict.fromkeys(("slow", "full_disk", "io_error"), "use kill, hang or damage")
 REMOVED: Mapping[str, Mapping[str, str]] = {
+    "": {"own": "use `ckptbench-probe compare`, which needs no config (docs/own-training.md)"},
     "dataset": {
         "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"
     },
@@ -22,7 +23,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },
 }
-"""By the field that took them as a value, or the section in which they were fields."""
+"""By the field that took them as a value, or the section in which they were fields; "" is the whole config."""
 
 
 def words_of(value: object) -> Iterator[str]:

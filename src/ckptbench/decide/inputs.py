@@ -46,7 +46,7 @@ from ckptbench.decide.recoveries import (
 )
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, RESTART, WHOLE, undisturbed_recovery
 
-FAILURES, RESTARTS, STARTS, GIVEN, BEGINS = "failures", "restarts", "starts", "given", "begins"
+FAILURES, RESTARTS, STARTS, GIVEN = "failures", "restarts", "starts", "given"
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
     "stall_s": "as in `checkpoint_cost`",
@@ -102,7 +102,7 @@ class _Down:
     source: str
 
 
-def source_of(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
+def _source(tables: Mapping[str, pd.DataFrame], measured_on: str) -> str:
     """Where and when the study measured on a CPU, or on a GPU, and how many of these runs others disturbed."""
     provenance, runs, machine = tables["provenance"], tables["runs"], tables["machine"]
     own = runs.loc[runs["measured_on"] == measured_on, "run"]
@@ -127,7 +127,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
     runs = tables["runs"].groupby(list(SYSTEM), dropna=False)[["steps_per_epoch", "nodes", "cores"]].first()  # fmt: skip
     timed = _with_own_cores(timed, runs)
     measured = _Measured.of(tables)
-    timed = timed.assign(representative=timed.index.isin(representative(timed)))
+    timed = timed.assign(representative=timed.index.isin(_representative(timed)))
     overheads = row_by(tables["overhead"], SETUP)
     costs = DECISION_COSTS.rows(
         {
@@ -138,7 +138,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **(NOT_SLOWER if row["blocking"] else slower_everywhere(overheads.get(key_of(row, SETUP)))).columns("slower_everywhere"),
             "bytes": row["bytes"],
             "representative": row["representative"],
-            "source": source_of(tables, str(row["measured_on"])),
+            "source": _source(tables, str(row["measured_on"])),
             "growth": "",
             **recovering,
         }
@@ -160,7 +160,7 @@ def _with_own_cores(timed: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return timed[own | ~own.groupby([system[name] for name in BUT_RANKS]).transform("any")]
 
 
-def representative(timed: pd.DataFrame) -> pd.Index:
+def _representative(timed: pd.DataFrame) -> pd.Index:
     """One row of each strategy: the interval with most checkpoints that did not wait for the one before, as waiting changes their cost."""
     alone = timed["checkpoints"] * (1 - timed["waited"].fillna(0.0))
     ordered = timed.assign(alone=alone).sort_values("alone", ascending=False, kind="stable")

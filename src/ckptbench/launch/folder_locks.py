@@ -26,9 +26,9 @@ LOCK = ".lock"
 INSTEAD = "set checkpoints.folder to another folder"
 
 
-def run_folder_locked(folder: Path, *, patience_s: float = 0.0) -> AbstractContextManager[None]:
+def run_folder_locked(folder: Path) -> AbstractContextManager[None]:
     """Hold the lock of the run folder, so that no two processes make the same run. Raises LaunchError."""
-    return locks.locked(folder / LOCK, folder, LaunchError, patience_s=patience_s)
+    return locks.locked(folder / LOCK, folder, LaunchError)
 
 
 @contextmanager

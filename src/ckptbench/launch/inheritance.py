@@ -55,7 +55,7 @@ RECORDED = (
 )  # fmt: skip
 """What a manifest has: the names that are known to change a figure. Whatever else a site or a user sets may be a secret."""
 _SECRET = re.compile(
-    r"TOKEN(?!S|IZ)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|JWT|AUTH(?!OR)|COOKIE|(^|_)(PW|PWD|PASS|PAT)(_|$)|KEYS?(_|$)",
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|JWT|AUTH|COOKIE|(^|_)(PW|PWD|PASS|PAT)(_|$)|KEYS?(_|$)",
     re.IGNORECASE,
 )
 """Names of which the value is not recorded, though a list has them: a user's own names may begin as a library's."""
@@ -70,15 +70,10 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return _chosen(environment, (*INHERITED, *environment.get(MORE, "").split()))
 
 
-def is_secret(name: str) -> bool:
-    """Whether a variable of this name is likely to hold one."""
-    return bool(_SECRET.search(name))
-
-
 def recorded(environment: Mapping[str, str]) -> dict[str, str]:
     """What the manifest says of it, by name. Of a secret it is no more than that it was there."""
     taken = _chosen(inherited(environment), RECORDED)
-    return {name: "..." if is_secret(name) else _cut(taken[name]) for name in sorted(taken)}
+    return {name: "..." if _SECRET.search(name) else _cut(taken[name]) for name in sorted(taken)}
 
 
 def _chosen(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

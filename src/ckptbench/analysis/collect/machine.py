@@ -63,10 +63,10 @@ def _shares(attempts: Sequence[tuple[Counted, Counted]]) -> dict[str, Any]:
     lengths_s = [(end.at_ns - begin.at_ns) / 1e9 for begin, end in attempts]
     cores = [end.cores for _, end in attempts]
     used = shares(attempts, float(np.dot(lengths_s, cores)))
-    return {"seconds": sum(lengths_s), "cores": cores[-1], **used, **disturbance(used)}
+    return {"seconds": sum(lengths_s), "cores": cores[-1], **used, **_disturbance(used)}
 
 
-def disturbance(used: Mapping[str, float]) -> dict[str, Any]:
+def _disturbance(used: Mapping[str, float]) -> dict[str, Any]:
     """The columns `disturbed` and `by`, of shares of CPU time. One that is unknown is NaN."""
     by = [WORDS[name].format(used[name]) for name, most in LIMITS.items() if used[name] > most]
     known = any(not math.isnan(used[name]) for name in LIMITS)

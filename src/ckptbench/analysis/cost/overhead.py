@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +54,7 @@ MACHINE = ("host", "device", "cores", "checkpoint_file_system")
 
 def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs`, `checkpoints` and `machine`."""
-    return overhead_of(list(_setups(tables)))
-
-
-def overhead_of(setups: Sequence[TimedSetup]) -> pd.DataFrame:
-    """The table, of all setups of a study."""
+    setups = list(_setups(tables))
     ratios = estimates(
         [paired(setup.pairs) for setup in setups], [setup.system for setup in setups]
     )
@@ -71,7 +67,7 @@ def overhead_of(setups: Sequence[TimedSetup]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedSetup:
+class _TimedSetup:
     """The runs of one setup with valid timing, and the baseline of each that has one."""
 
     key: dict[str, Any]
@@ -84,8 +80,6 @@ class TimedSetup:
     """Whether every baseline ran where its run did."""
     disturbed: list[str]
     """Which of the runs and baselines were disturbed by others, and how."""
-    notes: Sequence[str] = ()
-    """What else to know before quoting its row."""
 
     @property
     def system(self) -> tuple[Any, ...]:
@@ -93,33 +87,33 @@ class TimedSetup:
         return system_of(self.key)
 
 
-def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[TimedSetup]:
+def _setups(tables: Mapping[str, pd.DataFrame]) -> Iterator[_TimedSetup]:
     valid = with_valid_timing(tables["runs"])
     times = run_times(tables, valid)
     baselines = baselines_of(valid)
     reached = _reached(tables["checkpoints"], valid)
-    noise = disturbed_by(tables["machine"])
+    noise = _disturbed_by(tables["machine"])
     for key, group in groups(valid[valid["interval"] != str(NEVER)], SETUP):
         rows = records(group)
         pairs = [(row, baselines[row["run"]]) for row in rows if row["run"] in baselines]
-        yield TimedSetup(
+        yield _TimedSetup(
             key=key,
             steps_per_epoch=rows[0]["steps_per_epoch"],
             runs=[times[row["run"]] for row in rows],
             pairs=[(times[row["run"]], times[baseline["run"]]) for row, baseline in pairs],
             levels=_counted([levels for row in rows for levels in reached.get(row["run"], [])]),
             same_machine=on_same_machine(pairs),
-            disturbed=list(disturbed(rows, [baseline for _, baseline in pairs], noise)),
+            disturbed=list(_disturbed(rows, [baseline for _, baseline in pairs], noise)),
         )
 
 
-def disturbed_by(machine: pd.DataFrame) -> dict[str, str]:
+def _disturbed_by(machine: pd.DataFrame) -> dict[str, str]:
     """By disturbed run: what disturbed it."""
     rows = machine[machine["disturbed"].fillna(False).astype(bool)]
     return dict(zip(rows["run"], rows["by"], strict=True))
 
 
-def disturbed(
+def _disturbed(
     runs: Iterable[dict[str, Any]], baselines: Iterable[dict[str, Any]], by: Mapping[str, str]
 ) -> Iterator[str]:
     """Which of these rows of the table `runs` were disturbed; `by` says by what, by run."""
@@ -173,7 +167,7 @@ def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> b
     return all(row[name] == other[name] for row, other in pairs for name in MACHINE)
 
 
-def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
+def _row(setup: _TimedSetup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
     paired_runs = [run for run, _ in setup.pairs]
     told_by = estimate_to_quote(against_baseline, inside)
     return {
@@ -194,14 +188,13 @@ def _row(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> dic
     }
 
 
-def _notes(setup: TimedSetup, against_baseline: Estimate, inside: Estimate) -> Iterator[str]:
+def _notes(setup: _TimedSetup, against_baseline: Estimate, inside: Estimate) -> Iterator[str]:
     if not setup.pairs:
         yield "no baseline of the same repeat ran to its end: no paired estimate"
     elif len(setup.pairs) < len(setup.runs):
         yield f"{len(setup.runs) - len(setup.pairs)} of {len(setup.runs)} repeats have no baseline"
     if not setup.same_machine:
         yield "a baseline ran on another machine, device or file system than its run"
-    yield from setup.notes
     if setup.disturbed:
         yield f"disturbed: {', '.join(setup.disturbed)}"
     if len(setup.runs) == 1:

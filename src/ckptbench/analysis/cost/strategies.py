@@ -105,14 +105,14 @@ def strategies(tables: Tables) -> pd.DataFrame:
             "runs": len(cost.runs),
             "continued": interrupted.get(tuple(cost.setup.values()), 0),
             "checkpoints": cost.checkpoints,
-            **copied(stalls[tuple(cost.setup.values())], "stall_s"),
+            **_copied(stalls[tuple(cost.setup.values())], "stall_s"),
             "waited": cost.waited,
             **cost.slowdown.estimate(ratios[index]).columns("slowdown_s"),
             **estimated["durable"][index].columns("durable_s"),
             **estimated["near_durable"][index].columns("near_durable_s"),
             "durable_checkpoints": cost.durable_checkpoints,
             **estimated["memory"][index].columns("memory_bytes"),
-            **copied(overheads[tuple(cost.setup.values())], "overhead"),
+            **_copied(overheads[tuple(cost.setup.values())], "overhead"),
             **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
             "load_s": loads.get(cost.cell, math.nan),
             "consistent": verdicts.get(cost.cell),
@@ -132,10 +132,10 @@ def strategies(tables: Tables) -> pd.DataFrame:
     )
     facts = row_by(tables["runs"][[*SETUP, *(column.name for column in STRATEGY_COLUMNS)]], SETUP)
     rows = (*timed_rows, *untimed)
-    return ranked({**row, **facts[tuple(row[name] for name in SETUP)]} for row in rows)
+    return _ranked({**row, **facts[tuple(row[name] for name in SETUP)]} for row in rows)
 
 
-def ranked(rows: Iterable[Row]) -> pd.DataFrame:
+def _ranked(rows: Iterable[Row]) -> pd.DataFrame:
     """The table, whose rows are in the order of what strategies cost in all, where they are compared. Unknown costs are last."""
     frame = STRATEGIES.rows(rows)
     in_order = frame.sort_values([*COMPARED, "overhead"], kind="stable", ignore_index=True)
@@ -192,7 +192,7 @@ def _mean(each: Floats) -> PerRepeat:
     return PerRepeat.mean(each) if each.size else UNKNOWN
 
 
-def copied(row: Row, name: str) -> dict[str, float]:
+def _copied(row: Row, name: str) -> dict[str, float]:
     """An estimate and its ends, as they stand in a row of another table."""
     return {column: row[column] for column in (name, f"{name}_lo", f"{name}_hi")}
 

@@ -173,8 +173,7 @@ def _window(tables: Mapping[str, dict[str, pd.DataFrame]], run: str, step: int) 
 def _cut(spans: pd.DataFrame, zero_ns: int, window: _Window) -> pd.DataFrame:
     """The spans that reach into the window, in seconds since `zero_ns`."""
     start_s, end_s = ((spans[name] - zero_ns) / 1e9 for name in ("start_ns", "end_ns"))
-    # What has no length and ends with the window is in it, as the end of a save that no step follows.
-    inside = (end_s > window.start_s) & ((start_s < window.end_s) | (end_s <= window.end_s))
+    inside = (end_s > window.start_s) & (start_s < window.end_s)
     return spans.assign(
         start_s=start_s.clip(lower=window.start_s), end_s=end_s.clip(upper=window.end_s)
     )[inside]

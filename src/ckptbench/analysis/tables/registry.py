@@ -100,8 +100,6 @@ DECIDED = _entries(
     },
 )
 """What to do about it: from these tables, or from costs that the user gives, and from the failure rates of config/failures."""
-OWN = _entries("own", {"own_runs": "saves", "own_saves": "saves"})
-"""What the probe saw of an own training, beside those of the tables above that such a study has."""
 AUDITED = _entries("audit", {"audit": "check"})
 """Whether to believe it: from checks of the machine, and from these tables."""
-EVERY = {**TABLES, **DECIDED, **AUDITED, **OWN}
+EVERY = {**TABLES, **DECIDED, **AUDITED}

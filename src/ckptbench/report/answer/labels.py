@@ -62,17 +62,13 @@ GROUP_NAMES = {
 CACHES = ("warm", "cold")
 HOW_MANY = {1: "the only", 2: "both"}
 VERBATIM = frozenset(".=")
-"""`gpt_fsdp.py`, `dcp.async_save`, `save_dtype=bf16` and `deepfreeze memory=1` are shown as they are."""
+"""In names that are shown as they are: `deepfreeze memory=1 shared=6`, or `dcp.async_save` in a user's costs."""
 
 
 def name(value: str) -> str:
     """With spaces for underscores, unless it is a user's or has options."""
-    return NAMES.get(value, value if is_verbatim(value) else value.replace("_", " "))
-
-
-def is_verbatim(text: str) -> bool:
-    """Whether it is shown as it is: a user's script, a call, or a placeholder or an option with its value."""
-    return not VERBATIM.isdisjoint(text)
+    shown = value.replace("_", " ") if VERBATIM.isdisjoint(value) else value
+    return NAMES.get(value, shown)
 
 
 def _named(names: Mapping[str, str]) -> Callable[[str], str]:

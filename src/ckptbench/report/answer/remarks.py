@@ -11,7 +11,7 @@ from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.decide.advice import DIFFERING, OTHER_RATES
-from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
+from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
 from ckptbench.decide.rates import OWN
 from ckptbench.decide.units import SECONDS_PER_HOUR
@@ -120,8 +120,6 @@ def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
     started = costs["down_from"] == STARTS
     if started.any():
         yield f"No restart was measured{_which(started)}: taken as a start and a load (config/studies/faults.yaml measures it)."
-    if (costs["down_from"] == BEGINS).any():
-        yield "No restart was measured: taken as long as from the start of a process to its first step, which is the least."
     measured = costs[costs["down_from"] != GIVEN]
     if (once := measured[[f"{name}_lo" for name in DIFFERING]].isna().any(axis=1)).any():
         yield f"Some costs{_which(once)} were measured once and have no interval (table decision_costs)."

@@ -20,18 +20,9 @@ ROW_COLUMNS = ("strategy", "format", "ranks", "interval")
 DEPENDENT = ("dataset", "batch_size", "epochs")
 """Columns that go into the caption instead of every panel's title, where the rest of the title decides them."""
 
-UNKNOWN = {
-    *((column, "") for column in ("model", "dataset", "optimizer", "precision", "format")),
-    *((column, 0) for column in ("batch_size", "epochs", "steps_per_epoch")),
-}
-"""What is not known of an own training, by its column."""
 UNSAID = {
-    ("optimizer", "sgd"),
-    ("precision", "fp32"),
-    ("deterministic", False),
-    ("strategy", "native"),
-    *UNKNOWN,
-}
+    ("optimizer", "sgd"), ("precision", "fp32"), ("deterministic", False), ("strategy", "native"),
+}  # fmt: skip
 SEPARATOR = " · "
 """Between the parts of a label."""
 FACET = "facet"
@@ -98,7 +89,7 @@ def _decisive(frame: pd.DataFrame, kept: list[str], left_out: list[str]) -> list
 
 
 def constants(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """Columns with one value in all rows, in words. Left out: defaults and unknown values (UNSAID), and the hardware."""
+    """Columns with one value in all rows, in words. Left out: defaults (UNSAID), and the hardware."""
     shared = [
         (column, values[0])
         for column in columns
@@ -124,8 +115,7 @@ def in_words(frame: pd.DataFrame, columns: Sequence[str], separator: str) -> pd.
         separator.join(
             labels.describe(column, row[column])
             for column in columns
-            if (column, row[column]) not in UNKNOWN
-            and not (column == "format" and beside and labels.decides_format(row["strategy_name"]))
+            if not (column == "format" and beside and labels.decides_format(row["strategy_name"]))
         )
         for row in rows
     ]

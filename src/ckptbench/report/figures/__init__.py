@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckptbench.report.figures.kit.panels import PaperFigure
-
-OWN_SAVES = "own_saves"
-"""The table that a study of an own training has beside those of the main study."""
 
 
 def _draws_failures(cell: Cell) -> bool:
@@ -62,8 +59,6 @@ class FigureEntry:
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
     of: str = "every run"
     needs: str = "any"
-    own: bool = False
-    """Whether a study of an own training draws it too."""
 
     def shows(self, cell: Cell) -> bool:
         """Whether this cell gives the figure something to show."""
@@ -96,9 +91,3 @@ FIGURES: dict[str, FigureEntry] = {
     for module in sorted(Path(__file__).parent.glob("*.py"))
     for entry in _entry(module)
 }
-OWN_FIGURES = {
-    name: replace(entry, tables=(*entry.tables, OWN_SAVES))
-    for name, entry in FIGURES.items()
-    if entry.own
-}
-"""Those of an own training."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill
 
 from ckptbench.analysis.tables.store import read_tables
-from ckptbench.report.figures import FIGURES, FigureEntry
+from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.kit.style import paper
 
 log = logging.getLogger("ckptbench")
@@ -20,17 +19,12 @@ WIDTH = 100
 """Letters in a line of a caption."""
 
 
-def write_figure(
-    name: str,
-    tables_folder: Path,
-    output_stem: Path,
-    figures: Mapping[str, FigureEntry] = FIGURES,
-) -> list[Path]:
-    """Draw the figure of this name in `figures` and write `<output_stem>.pdf`, `.png` and its caption, `.txt`; returns their paths.
+def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path]:
+    """Draw the figure of this name and write `<output_stem>.pdf`, `.png` and its caption, `.txt`; returns their paths.
 
     Raises RunFolderError where a table is missing or of another version.
     """
-    entry = figures[name]
+    entry = FIGURES[name]
     tables = read_tables(tables_folder, entry.tables, set_aside=True)
     output_stem.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix(): a stem may contain a dot.

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
-from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.axes import percent
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -31,23 +30,14 @@ FIGURE = {
     "title": "Overhead of checkpointing",
     "tables": ("overhead", "runs", "machine", "provenance"),
     "of": "undisturbed runs",
-    "own": True,
 }
 NOTHING = "No run with checkpoints was timed from start to end: there is no overhead to show."
 READING = (
-    "what checkpoints add to the training time, estimated twice: against the baseline of the same {same}, and from inside the run,"
+    "what checkpoints add to the training time, estimated twice: against the baseline of the same ranks, repeat and seed, and from inside the run,"
     " by its stalls and slower steps. Points are estimates, bars their 95 % intervals; one repeat has the spread of the other setups, if any has two."
-    " Ticks are the estimate from inside the run, had {steady}. Shaded: the two intervals do not overlap; the one against the baseline counts."
+    " Ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did. Shaded: the two intervals do not overlap; the one against the baseline counts."
     " The axis is logarithmic beyond 10 % where an overhead is above 100 %"
 )
-WORDS = {
-    "same": "ranks, repeat and seed",
-    "steady": "every checkpoint cost what those of the steady state did",
-}
-WORDS_OWN = {
-    "same": "values and repeat",
-    "steady": "its first checkpoint cost what its others did",
-}
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
 
@@ -56,11 +46,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `overhead`, `runs`, `machine` and `provenance`."""
     if tables["overhead"].empty:
         return nothing_to_show(NOTHING)
-    own = OWN_SAVES in tables
     rows = prepared(with_disturbed(tables["overhead"], tables, paired=True))
-    reading = READING.format(**(WORDS_OWN if own else WORDS))
     text = caption(
-        rows, tables["provenance"], reading, (*PANEL_COLUMNS, "steps_per_epoch", *ROW_COLUMNS)
+        rows, tables["provenance"], READING, (*PANEL_COLUMNS, "steps_per_epoch", *ROW_COLUMNS)
     )
     figure, panels = forest_plot(rows, text, row_height_in=0.15, xlabels=["Overhead (%)"])
     columns = [f"{estimate}{end}" for estimate in ESTIMATES for end in ("", "_lo", "_hi")]
@@ -68,8 +56,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for panel in panels:
         _draw_panel(panel)
         percent(panel.axes[0].xaxis, values)
-    marker = look(panels[0].framework).marker
-    legend(figure, _legend(rows, marker, "without the first" if own else "steady state"))
+    legend(figure, _legend(rows, look(panels[0].framework).marker))
     return figure
 
 
@@ -90,13 +77,13 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
     return rows["agree"].eq(False).fillna(False).astype(bool)
 
 
-def _legend(rows: pd.DataFrame, marker: str, steady: str) -> list[Line2D | Patch]:
+def _legend(rows: pd.DataFrame, marker: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         entry("paired with baseline", marker=marker),
         entry("from inside the run", marker=marker, markerfacecolor="white"),
     ]
     if rows["in_run_steady"].notna().any():
-        handles.append(entry(steady, marker="|", linestyle="", markersize=6))
+        handles.append(entry("steady state", marker="|", linestyle="", markersize=6))
     if _disagree(rows).any():
         handles.append(Patch(facecolor=BAND, label="the two intervals do not overlap"))
     return handles

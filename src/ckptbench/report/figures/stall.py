@@ -14,7 +14,6 @@ from ckptbench.analysis.cost.stall import parts_of_stall, steady_or_all
 from ckptbench.analysis.tables.columns import SETUP
 from ckptbench.analysis.tables.grouping import groups
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
-from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -30,10 +29,8 @@ from ckptbench.report.figures.kit.parts import (
     CAPTURE,
     CHECKSUM,
     COMMIT,
-    HIDDEN,
     RANKS_WAIT,
     REMOVAL,
-    STALL,
     SYNC,
     UPDATE_WAITS,
     WRITE,
@@ -45,24 +42,13 @@ FIGURE = {
     "title": "What one checkpoint blocks",
     "tables": ("stall", "checkpoint_cost", "runs", "machine", "provenance"),
     "of": "undisturbed runs",
-    "own": True,
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to show."
 READING = (
-    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until {until} (grey); means are those of the table"
-    " checkpoint_cost. Crosses are checkpoints {first}; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
-    " Right: {shares}. What a checkpoint costs in all is in the figure overhead"
+    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until every byte and the manifest are on stable storage (grey); means are those of the table"
+    " checkpoint_cost. Crosses are checkpoints before the steady state; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
+    " Right: mean share of the parts of the stall; where the loop goes on after the capture, write and sync are behind training and no part of it. What a checkpoint costs in all is in the figure overhead"
 )
-WORDS = {
-    "until": "every byte and the manifest are on stable storage",
-    "first": "before the steady state",
-    "shares": "mean share of the parts of the stall; where the loop goes on after the capture, write and sync are behind training and no part of it",
-}
-WORDS_OWN = {
-    "until": "the engine says that it is finished, which is not yet durable",
-    "first": "that are the first of a run",
-    "shares": "of what a checkpoint costs on average, the share of the stall and of the hidden slowdown, where that is above zero",
-}
 WHEN = STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
     "capture_s": CAPTURE,
@@ -75,8 +61,6 @@ PARTS = {
     "removal_hold_s": REMOVAL,
 }
 """Parts of the stall by their column, in the order of time."""
-PARTS_OWN = {"stall_s": STALL, "hidden_s": HIDDEN}
-"""Of what a checkpoint of an own training costs."""
 LANES = {"stall_s": -0.2, "durable_s": 0.2}
 """Columns of both times of a checkpoint, each with its place in the row of its setup."""
 MEANS = {"stall_s": "mean_stall_s", "durable_s": "mean_durable_s"}
@@ -94,12 +78,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if shown.empty:
         return nothing_to_show(NOTHING)
     costs = tables["checkpoint_cost"][[*SETUP, *MEANS]].rename(columns=MEANS)
-    if own := OWN_SAVES in tables:
-        shown = shown.merge(tables[OWN_SAVES][["run", "step", "hidden_s"]], on=["run", "step"])
     rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
     rows["when"] = np.select([rows["warmup"], ~rows["steady"]], [AT_START, BEFORE], STEADY)
-    reading = READING.format(**(WORDS_OWN if own else WORDS))
-    text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
+    text = caption(rows, tables["provenance"], READING, (*PANEL_COLUMNS, *ROW_COLUMNS))
     figure, panels = forest_plot(
         rows,
         text,
@@ -110,9 +91,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for panel in panels:
         points, shares = panel.axes
         _draw_points(points, panel)
-        _draw_shares(shares, panel.rows, own)
+        _draw_shares(shares, panel.rows)
         logarithmic(points.xaxis, rows[[*LANES]].to_numpy(float).ravel())
-    legend(figure, _legend(rows, panels[0].framework, own))
+    legend(figure, _legend(rows, panels[0].framework))
     return figure
 
 
@@ -144,26 +125,22 @@ def _look(framework: str, column: str, when: str) -> dict[str, Any]:
     }
 
 
-def _draw_shares(axes: Axes, rows: pd.DataFrame, own: bool) -> None:
+def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
     timed = rows[~rows["warmup"]]
     counted = pd.concat([steady_or_all(of_setup) for _, of_setup in timed.groupby("y")])
-    each = counted[[*PARTS_OWN]] if own else parts_of_stall(counted)
-    parts = each.groupby(counted["y"]).mean().clip(lower=0.0)
+    parts = parts_of_stall(counted).groupby(counted["y"]).mean()
     percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
-    stack(axes, percent.reset_index(), PARTS_OWN if own else PARTS)
+    stack(axes, percent.reset_index(), PARTS)
     axes.set_xlim(0, 100)
 
 
-def _legend(rows: pd.DataFrame, framework: str, own: bool) -> list[Artist]:
+def _legend(rows: pd.DataFrame, framework: str) -> list[Artist]:
     """What each marker is, and the parts that can be seen in any stall."""
     shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
-    visible = [part for column, part in PARTS.items() if shares[column] > VISIBLE]
-    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "finished" if own else "durable"}
+    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "durable"}
     names |= {("stall_s", when): when for when in WHEN[1:] if (rows["when"] == when).any()}
-    if own and ("stall_s", BEFORE) in names:
-        names["stall_s", BEFORE] = "first of a run"
     return [
         *(entry(name, **_look(framework, *key)) for key, name in names.items()),
         entry("mean", marker="|", linestyle="", markersize=6),
-        *(part.handle() for part in (PARTS_OWN.values() if own else visible)),
+        *(part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE),
     ]

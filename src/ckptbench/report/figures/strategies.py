@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
-from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.axes import linear, logarithmic, percent
 from ckptbench.report.figures.kit.captions import caption, continued
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -29,21 +28,13 @@ FIGURE = {
     "tables": ("strategies", "runs", "machine", "provenance"),
     "of": "timed checkpoints",
     "needs": "several strategies",
-    "own": True,
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no strategy to show."
 READING = (
     "points are estimates, bars their 95 % intervals, which go further where they end at the edge of a panel; where a row has no point, nothing could be"
     " estimated. Overhead, what a strategy costs in all at the interval of the row, is the estimate to quote; it orders rows of the same ranks and interval. Of one"
-    " checkpoint: {measures}"
-)
-MEASURED = (
-    "stall, the time that training is blocked; slowdown, the extra time of the steps while it is written in the background; durable, the time until it survives"
+    " checkpoint: stall, the time that training is blocked; slowdown, the extra time of the steps while it is written in the background; durable, the time until it survives"
     " a power cut, of those that reach the level shared; memory, the peak above the baseline's"
-)
-MEASURED_OWN = (
-    "stall, the time that training is blocked; hidden, by how much more the gaps between updates are longer than quiet ones until it is finished; finished, the"
-    " time until the engine says so, which is not yet durable; memory, the peak above that at the start of a save"
 )
 TORN = "torn: a version was not the state of its step"
 UNCOMPARED = "no version was compared with the state of its step"
@@ -53,11 +44,10 @@ FARTHEST = 3
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """A column of panels: the column of the table, its names on the axis (in a study of an own training last), and the factor between the two."""
+    """A column of panels: the column of the table, its name on the axis, and the factor between the two."""
 
     column: str
     label: str
-    label_own: str = ""
     factor: float = 1.0
     is_logarithmic: bool = False
 
@@ -65,23 +55,23 @@ class _Measure:
 MEASURES = (
     _Measure("overhead", "Overhead (%)", factor=100.0),
     _Measure("stall_s", "Stall (s)", is_logarithmic=True),
-    _Measure("slowdown_s", "Slowdown (s)", "Hidden (s)"),
-    _Measure("durable_s", "Durable (s)", "Finished (s)", is_logarithmic=True),
+    _Measure("slowdown_s", "Slowdown (s)"),
+    _Measure("durable_s", "Durable (s)", is_logarithmic=True),
     _Measure("memory_bytes", "Memory (MB)", factor=1e-6),
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `strategies` and `provenance`."""
-    shown, own = tables["strategies"], OWN_SAVES in tables
+    shown = tables["strategies"]
     measures = [measure for measure in MEASURES if shown[measure.column].notna().any()]
     interrupted = continued(tables["provenance"])
     if not measures:
         return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
     rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
-    reading = _reading(rows, interrupted, own=own)
+    reading = _reading(rows, interrupted)
     text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
-    names = [(own and measure.label_own) or measure.label for measure in measures]
+    names = [measure.label for measure in measures]
     widths = [1] * len(measures)
     figure, panels = forest_plot(
         rows, text, row_height_in=0.15, xlabels=names, axes_widths=widths, ranked_by="overhead"
@@ -104,9 +94,9 @@ def _is_torn(rows: pd.DataFrame) -> pd.Series:
     return rows["consistent"].eq(False).fillna(False).astype(bool)
 
 
-def _reading(rows: pd.DataFrame, interrupted: str, *, own: bool) -> str:
+def _reading(rows: pd.DataFrame, interrupted: str) -> str:
     parts = [
-        READING.format(measures=MEASURED_OWN if own else MEASURED),
+        READING,
         *([TORN] if _is_torn(rows).any() else []),
         *([interrupted] if interrupted else []),
         *([UNCOMPARED] if rows["consistent"].isna().all() else []),

@@ -19,7 +19,6 @@ from ckptbench.report.answer.setups import (
     per_framework,
     with_hardware,
 )
-from ckptbench.report.figures import OWN_SAVES
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import COLUMN, MARK, with_disturbed
 from ckptbench.report.figures.kit.panels import (
@@ -51,21 +50,14 @@ FIGURE = {
     "title": "One checkpoint of each strategy",
     "tables": ("timeline", "runs", "machine", "provenance"),
     "of": "timed checkpoints",
-    "own": True,
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no timeline to show."
 READING = (
-    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was {done}, or to the end of the epoch."
+    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was committed, or to the end of the epoch."
     " Upper lane of a rank (the first and the last are shown): training; lower lanes: the checkpoint, of several levels one each: {levels}; diamond: from here on"
-    " {durable}. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Long steps are cut at the edges; paler"
+    " it survives a power cut. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Long steps are cut at the edges; paler"
     " parts are of the checkpoint before or after; the table timeline has the other setups"
 )
-WORDS = {"done": "committed", "durable": "it survives a power cut"}
-WORDS_OWN = {
-    "done": "finished",
-    "durable": "the engine says that it is finished, which is not yet durable; one that goes on beside training without saying when it has its copy is drawn as"
-    " written from its start",
-}
 PARTS: Mapping[str, Part] = {
     "step": Part("step", None),
     "evaluation": EVALUATION,
@@ -104,9 +96,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if tables["timeline"].empty:
         return nothing_to_show(NOTHING)
     rows = _with_parts(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
-    own = OWN_SAVES in tables
     levels = ", ".join(_levels(rows)) or "none"
-    reading = READING.format(levels=levels, **(WORDS_OWN if own else WORDS))
+    reading = READING.format(levels=levels)
     text = caption(rows, tables["provenance"], reading, ONE_PICTURE)
     panels = [
         (framework, *_in_lanes(of_framework)) for framework, of_framework in per_framework(rows)
@@ -124,7 +115,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     grid[-1].set_xlim(*_ends_s(rows))
     grid[-1].set_xlabel("Time since the start of the save (s)")
     figure.marks_disturbed = bool(rows[COLUMN].any())
-    legend(figure, _legend(rows, own))
+    legend(figure, _legend(rows))
     return figure
 
 
@@ -222,12 +213,9 @@ def _draw_spans(axes: Axes, spans: pd.DataFrame, color: str) -> None:
     axes.plot(commits["end_s"], commits["y"] + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
 
 
-def _legend(rows: pd.DataFrame, own: bool) -> list[Artist]:
-    # What has no length, as the end of a save that was seen from outside, cannot be seen.
-    seen = set(rows.loc[rows["end_s"] > rows["start_s"], "part"]) - {"step"}
+def _legend(rows: pd.DataFrame) -> list[Artist]:
+    seen = set(rows["part"]) - {"step"}
     parts = dict.fromkeys(part for name, part in PARTS.items() if name in seen)
-    of_what = "training" if own else "framework"
-    step = Patch(facecolor=INK, alpha=STEP_ALPHA, label=f"step (colour of the {of_what})")
-    name = "finished" if own else "durable"
-    durable = entry(name, marker="D", linestyle="", markersize=2.5)
+    step = Patch(facecolor=INK, alpha=STEP_ALPHA, label="step (colour of the framework)")
+    durable = entry("durable", marker="D", linestyle="", markersize=2.5)
     return [step, *(part.handle() for part in parts), durable]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.common.errors import RunFolderError
-from ckptbench.report.answer.labels import counted, is_verbatim
+from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.setups import PANEL_COLUMNS, constants, dependent
 from ckptbench.report.figures.kit.disturbed import WORDS, any_disturbed
 
@@ -35,13 +35,8 @@ def caption(
 
 
 def capitalized_sentences(sentences: Sequence[str]) -> str:
-    """Each with a capital, unless it begins with a user's own word, and a full stop. Empty ones are left out."""
-    return " ".join(f"{_with_capital(text)}." for text in sentences if text)
-
-
-def _with_capital(text: str) -> str:
-    first = text.split(maxsplit=1)[0].rstrip(".,;:")
-    return text if is_verbatim(first) else f"{text[0].upper()}{text[1:]}"
+    """Each with a capital and a full stop. Empty ones are left out."""
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 
 def continued(provenance: pd.DataFrame) -> str:

@@ -47,7 +47,7 @@ LOOKS = {
     if entry.color is not None and entry.marker is not None
 }
 SPARE_LOOK = Look("#555555", "*")
-"""Of a user's script, and of a framework that brings none. A black that is paler for steps would look like the greys of parts."""
+"""Of a framework that brings none. A black that is paler for steps would look like the greys of parts."""
 
 INK = "#222222"
 FAINT = "#8a8a8a"
