@@ -3,7 +3,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
-STUDIES := $(patsubst %,tests/study/test_%.py,adding_a_framework determinism failures profiles recoveries study workflow)
+STUDIES := $(patsubst %,tests/study/test_%.py,determinism failures profiles recoveries study workflow)
 PROBES := $(wildcard tests/study/test_probe*.py)
 CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 # The distributions beside the main one.

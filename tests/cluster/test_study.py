@@ -27,13 +27,14 @@ from tests.study.checkout import Checkout
 from tests.study.selection import FULL
 from tests.study.warm.environments import warm_environments
 
-WHOLE: dict[str, Any] = {}
-"""The small study's matrix: all frameworks, one rank and two, with checkpoints and without."""
-TWO_RANKS = {"ranks": [2]}
+EVERY = on_any_ranks() if FULL else ["chainer", "pytorch", "tensorflow"]
+"""One whose ranks an mpiexec starts, one whose ranks meet at an address, and one whose ranks are servers to one another."""
+WHOLE: dict[str, Any] = {"framework": EVERY}
+"""The small study's matrix, one rank and two, with checkpoints and without."""
+TWO_RANKS = {"framework": EVERY, "ranks": [2]}
 ON_PBS = WHOLE if FULL else {"framework": ["chainer", "pytorch"]}
 SPREAD = "train_cell:tasks_per_node=1 if 'pytorch' in wildcards.cell else 8"
 """On PBS the ranks of PyTorch have two hosts. Those of all others have one, as the profile for ABCI says, and Chainer's are started by mpiexec."""
-EVERY = on_any_ranks()
 OF_TWO_RANKS = 2 * len(EVERY)
 RUNS = {
     "on_slurm": 2 * OF_TWO_RANKS,
@@ -80,7 +81,7 @@ def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
     checkout = Checkout.make(
         tmp_path_factory.mktemp("slurm") / "checkout", "slurm", *resources("slurm")
     )
-    cold = vary(checkout, {"ranks": [2], "interval": ["never"]}, {}, repeats=1)
+    cold = vary(checkout, {**TWO_RANKS, "interval": ["never"]}, {}, repeats=1)
     with started(checkout, "runs", study=cold) as process:
         end_well(checkout, process, PATIENCE_S)
     assert len(checkout.seals()) == len(EVERY)

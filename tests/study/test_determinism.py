@@ -28,10 +28,8 @@ FIGURES = (
     "determinism",
     "determinism_cost",
     "divergence",
-    "controls",
     "restore",
     "recovery",
-    "aftermath",
 )
 TARGETS = () if FULL else tuple(f"results/figures/{figure}.pdf" for figure in FIGURES)
 """What the workflow makes: these figures and all that they need. test_study.py draws the others."""
@@ -42,7 +40,11 @@ COLD = ("chainer", "pytorch")
 WIDER: dict[str, Any] = {
     "matrix": {"ranks": [1, 2]},
     "include": [
-        {"framework": "all", "ranks": 2, "faults": "killed_between", "omit": "position"},
+        {
+            "framework": ["all", "pytorch_hsdp"], "ranks": 2, "faults": "killed_between",
+            "omit": ["position", "momentum", "random", "dropout", "statistics", "first_update"],
+        },
+        {"framework": "all", "ranks": 2, "faults": {"listed": {"name": "twice"}}},
         {"framework": "all", "ranks": 1, "faults": "killed_between", "omit": "momentum"},
         {"framework": ["tensorflow", "horovod_pytorch", "horovod_tensorflow"], "ranks": 1, "faults": "killed_inside"},
         {
@@ -60,15 +62,19 @@ KILLED = [
     *((name, 1, "killed_thrice", 3) for name in ALL if FULL),
 ]
 """Framework, ranks, history and number of kills of the runs that must end bitwise equal."""
+OF_ITS_OWN = [name for name in FRAMEWORKS if not FRAMEWORKS[name].extends_another]
+"""Frameworks that train by their own code."""
 NEEDED = [
     (name, part)
     for name, entry in FRAMEWORKS.items()
     for part in entry.omissions
-    if part != "position" or (FULL and name in ALL) or name == ALL[0]
+    if FULL
+    or (name in OF_ITS_OWN and (part != "position" or name == ALL[0]))
+    or (name, part) == ("pytorch_fsdp", "momentum")
 ]
 """The controls. Every framework reads its samples by the same reader, whose position the study forgets with one."""
 STRUCK = [
-    *((name, "restart") for name in ALL),
+    *((name, "restart") for name in (ALL if FULL else COLD)),
     *((name, "torchrun") for name in ALL if RECOVERIES["torchrun"].serves(name)),
 ]
 """Frameworks and recoveries of the runs that failures strike and that must end bitwise equal."""

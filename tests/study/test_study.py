@@ -31,8 +31,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout in which the tiny study has been run to its end.
 
     One run of each framework starts in its real environment, as all of a user's do; with two ranks test_resume.py does
-    so, and on several nodes the tests with Slurm. The other runs fork warm processes. Each cell runs once: two repeats,
-    and so intervals, has the study of test_adding_a_framework.py.
+    so, and on several nodes the tests with Slurm. The other runs fork warm processes. Each cell runs once: intervals need repeats, which `make
+    test-full` has.
     """
     checkout = Checkout.make(tmp_path_factory.mktemp("study") / "checkout")
     some = checkout.folder / "config/studies/some.yaml"

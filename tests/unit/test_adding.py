@@ -1,4 +1,4 @@
-"""`docs/extending.md` to the letter: what it writes for a model, a dataset, a strategy, a recovery, a table and a figure is all that each needs."""
+"""`docs/extending.md` to the letter: what it writes for a framework, a model, a dataset, a strategy, a recovery, a table and a figure is all that each needs."""
 
 from __future__ import annotations
 
@@ -65,6 +65,36 @@ def run(source: Path, code: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_a_framework_is_a_file_an_entry_and_a_lock(source: Path) -> None:
+    """That of NumPy under another name, as the page says; and the study of the page plans its runs."""
+    smallest = (source / "frameworks/numpy_framework.py").read_text(encoding="utf-8")
+    (source / "frameworks/mine.py").write_text(smallest.replace("NumpyFramework", "Mine"))
+    (entry,) = blocks("A framework")
+    add_entry(source, "FRAMEWORKS", entry)
+    with (source / "matrix/networks/models.py").open("a", encoding="utf-8") as file:
+        file.write(f"\n\n{blocks('A model')[0]}")
+    needs, study = (
+        re.search(rf"^```{language}\n(.*?)^```$", section("A framework"), re.MULTILINE | re.DOTALL)
+        for language in ("text", "yaml")
+    )
+    assert needs is not None
+    assert study is not None
+    assert set(needs[1].split()) == {"numpy", "xxhash"}
+    code = f"""
+import yaml
+from ckptbench.matrix.registry import FRAMEWORKS, load
+config = load_config(yaml.safe_load({study[1]!r}))
+for cell in expand(config):
+    print(cell.id)
+print(load(FRAMEWORKS["mine"].location), load_config({{"matrix": {{"framework": "all"}}}}).matrix.framework[0])
+"""
+    *cells, last = run(source, code).splitlines()
+    assert last == "<class 'ckptbench.frameworks.mine.Mine'> mine"
+    assert all(cell.startswith("mine-logistic-") for cell in cells)
+    assert {"never", "npz"} <= {word for cell in cells for word in cell.split("-")}
+    assert any("killed" in cell for cell in cells)
 
 
 def test_a_model_is_one_function(source: Path) -> None:
