@@ -123,8 +123,7 @@ def plan():
     if not IS_OWN:
         from ckptbench.config.planning import plan_study
 
-        command_line = workflow.config_settings.config
-        return plan_study(config, get_config_files(), Path(DATASETS), command_line)
+        return plan_study(config, get_config_files(), Path(DATASETS))
     from ckptbench.own.planning import plan_own
     from ckptbench.own.surroundings import given_to
 
