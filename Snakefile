@@ -37,6 +37,9 @@ else:
 include: "workflow/rules/figures.smk"
 
 
+keep_signatures()
+
+
 report: f"workflow/report/{'own' if IS_OWN else 'workflow'}.rst"
 
 

@@ -1,5 +1,6 @@
 # Reads and checks the config, expands it into cells, and defines the functions that the rules of both studies call.
 import functools
+import inspect
 import json
 import os
 import shlex
@@ -19,7 +20,7 @@ from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
-from ckptbench.config.commands import check_input, shell_prefix
+from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
@@ -288,6 +289,13 @@ def write_record(record):
         raise WorkflowError(
             f"{STUDY} cannot be written: {blame(error, STUDY)}"
         ) from None
+
+
+def keep_signatures():
+    """Note the signatures of the functions above. Snakemake asks for them in each job, and finding them out takes long."""
+    for function in [*globals().values()]:
+        if inspect.isfunction(function) and function.__name__.startswith("get_"):
+            function.__signature__ = inspect.signature(function)
 
 
 def show_answer():
