@@ -27,6 +27,9 @@ include: "workflow/rules/audit.smk"
 include: "workflow/rules/figures.smk"
 
 
+keep_signatures()
+
+
 report: "workflow/report/workflow.rst"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import logging
 import os
@@ -16,18 +15,16 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.common.remedies import lost_link
 from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.config.inputs import sizes_of
-from ckptbench.config.progress import progress_line
 from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import changes, source_of
 from ckptbench.environments.folder import installed_sha256
 from ckptbench.environments.lock_file import pinned_sha256
-from ckptbench.launch.allocation import scheduler_job, was_requeued
+from ckptbench.launch.allocation import was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.training import Training
 from ckptbench.runs.failure import Failure
-from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import SEAL
 from ckptbench.runs.plan import RunSpec
 
@@ -118,10 +115,8 @@ def _named(folder: Path | None) -> str | None:
 
 
 def _progress(runs: Path, cells: Sequence[Cell], running: Cell) -> str:
-    sealed = [cell for cell in cells if cell != running and (runs / cell.id / SEAL).exists()]
-    durations = {cell: duration_s(runs / cell.id) for cell in sealed}
-    now = datetime.datetime.now() if scheduler_job(os.environ) is None else None
-    return progress_line(cells, running, durations, now)
+    done = sum(cell != running and (runs / cell.id / SEAL).exists() for cell in cells)
+    return f"cells: {done} done, {len(cells) - done} to do or running, among them {running.id}"
 
 
 def _parse() -> argparse.Namespace:

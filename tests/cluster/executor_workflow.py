@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 from tests.cluster.commands import PATIENCE_S, poll
 
@@ -55,9 +56,12 @@ class Workflow:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, *options: str, environment: Mapping[str, str] | None = None
+        self,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        output: IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """In a session of its own, as from a terminal that nothing else uses."""
+        """In a session of its own, as from a terminal that nothing else uses. `output`: in place of the log."""
         command = [sys.executable, "-m", "snakemake", "--executor", "submitit"]
         command += ["--submitit-cluster", self.cluster, "--jobs", "2000", "--scheduler", "greedy"]
         with self.log.open("ab") as log:
@@ -66,7 +70,7 @@ class Workflow:
                 cwd=self.folder,
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output or log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )

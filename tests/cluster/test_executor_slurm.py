@@ -72,6 +72,24 @@ KILLED = """
         shell: "touch began; sleep 3000"
     """
 
+RETRIED = """
+    rule again:
+        output: "out"
+        retries: 1
+        resources: runtime=lambda wildcards, attempt: 5 * attempt, mem_mb=400
+        shell: "echo {resources.runtime} >> tries; test {resources.runtime} = 10 && touch {output}"
+    """
+WATCHED = """
+    rule wait:
+        output: "one"
+        resources: runtime=60, mem_mb=400
+        shell: "touch started; sleep 3000"
+    rule fail:
+        output: "other"
+        resources: runtime=60, mem_mb=400
+        shell: "while [ ! -e fail ]; do sleep 0.1; done; exit 1"
+    """
+
 
 def active(job_ids: list[str]) -> list[str]:
     """Lines of squeue about these jobs."""
@@ -230,6 +248,37 @@ def test_ctrl_c_leaves_nothing_in_the_queue(tmp_path: Path) -> None:
     interrupt(process)
     assert workflow.wait(process) == 1
     assert poll(lambda: not active(workflow.job_ids())), active(workflow.job_ids())
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "a job fails"])
+def test_no_job_is_left_by_a_workflow_whose_lines_nobody_reads_any_more(
+    tmp_path: Path, how: str
+) -> None:
+    """Ctrl-C ends `| tee` too, mostly before Snakemake prints its first word on it."""
+    workflow = Workflow(tmp_path, WATCHED)
+    with workflow.log.open("ab") as log:
+        tee = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+    targets = ("one",) if how == "Ctrl-C" else ("one", "other")
+    process = workflow.start(*targets, environment={"PYTHONUNBUFFERED": "1"}, output=tee.stdin)
+    assert tee.stdin
+    tee.stdin.close()
+    workflow.wait_for_file("started")
+    tee.send_signal(signal.SIGINT)
+    tee.wait(PATIENCE_S)
+    if how == "Ctrl-C":
+        interrupt(process)
+    else:
+        (tmp_path / "fail").touch()
+    assert workflow.wait(process) != 0
+    assert len(workflow.job_ids()) == len(targets)
+    assert poll(lambda: not active(workflow.job_ids())), active(workflow.job_ids())
+
+
+def test_each_try_of_a_rule_is_a_job_with_the_resources_of_that_try(tmp_path: Path) -> None:
+    workflow = Workflow(tmp_path, RETRIED)
+    assert workflow.run() == 0, workflow.text()
+    assert (tmp_path / "tries").read_text().split() == ["5", "10"]
+    assert "slurm: 2 jobs in 2 submissions" in workflow.text()
 
 
 @pytest.mark.parametrize("options", [(), ("--submitit-options", "export=NONE")])

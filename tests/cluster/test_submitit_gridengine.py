@@ -73,8 +73,8 @@ def ignore_signals() -> None:
     time.sleep(LONG_S)
 
 
-def sleep_with_a_child_of_its_own_session(pid_file: Path) -> None:
-    child = subprocess.Popen(["sleep", str(LONG_S)], start_new_session=True)
+def sleep_with_a_child(pid_file: Path) -> None:
+    child = subprocess.Popen(["sleep", str(LONG_S)])
     pid_file.write_text(f"{os.getpid()} {child.pid}")
     child.wait()
 
@@ -167,7 +167,7 @@ def test_qdel_leaves_no_process_and_does_not_requeue(
     executor: submitit.AutoExecutor, tmp_path: Path
 ) -> None:
     pids = tmp_path / "pids"
-    job = executor.submit(sleep_with_a_child_of_its_own_session, pids)
+    job = executor.submit(sleep_with_a_child, pids)
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2, "the job's processes")
     assert all(map(alive, pids.read_text().split()))
 

@@ -137,7 +137,7 @@ def test_polaris_gets_nodes_scattered_and_the_file_systems_that_it_uses(checkout
 
 
 def test_a_site_that_wants_the_type_of_gpus_gets_it(checkout: Checkout) -> None:
-    typed = ("--set-resources", "train_cell:gpu_model=h100")
+    typed = ("--set-resources", "train_cell:options=gpus_per_node=h100:4")
     assert "#SBATCH --gpus-per-node=h100:4" in submission(checkout, "slurm", 8, *typed)
     fixed = ("--submitit-options", "exclusive=true", "gpus_per_node=h100:4")
     assert "#SBATCH --gpus-per-node=h100:4" in submission(checkout, "slurm", 8, *fixed)

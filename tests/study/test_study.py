@@ -228,7 +228,7 @@ def test_a_run_whose_folder_was_removed_is_made_again(done: Checkout, tmp_path: 
 
 
 def test_progress_and_epochs_are_told(done: Checkout) -> None:
-    assert "left; expected end: " in (done.folder / "output.txt").read_text()
+    assert "to do or running, among them " in (done.folder / "output.txt").read_text()
     logs = list((done.folder / "results" / "logs" / "train_cell").glob("*/rank-0.log"))
     assert len(logs) == len(done.seals())
     assert all("epoch 2 of 2: 4 steps in " in log.read_text() for log in logs)

@@ -6,13 +6,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import update_config
@@ -88,10 +87,8 @@ BAD = {
     'resume: "yes"': "resume is 'yes': use true or false",
     "matrix: {ranks: []}": "matrix.ranks is []: give at least one value",
     "checkpoints: {folder: ''}": "checkpoints.folder is '': it should have at least 1 character",
-    'checkpoints: {folder: "/tmp/\\0x"}': r"checkpoints.folder is '/tmp/\x00x': no path, command or variable can hold the character U+0000",
-    'decision: {numbers: "\\0"}': r"decision.numbers is '\x00': no path, command or variable can hold",
-    'datasets: {nt3: {folder: "a\\0"}}': r"datasets.nt3.folder is 'a\x00': no path, command or variable can hold",
-    '{"failures": {"a\\ud800": []}}': r"failures.'a\ud800' is []: no path, command or variable can hold",
+    'checkpoints: {folder: "/tmp/\\0x"}': r"checkpoints.folder is '/tmp/\x00x': no path can hold the character U+0000: remove it",
+    'decision: {numbers: "\\0"}': r"decision.numbers is '\x00': no path can hold",
     "checkpoints: {folder: 3}": "checkpoints.folder is 3: it should be a valid string",
     "failures: {a-b: [{step: 1, rank: 0}]}": "failures.'a-b' is [{'step': 1, 'rank': 0}]: it should match pattern",
     "failures: {one: []}": "failures.one is []: give at least one value",
@@ -151,7 +148,7 @@ UNREADABLE = {
     "a: 2020-13-45": "cannot be read as YAML: month must be in 1..12",
     "": "the file is empty or no mapping: give it fields",
     "- repeats: 3": "the file is empty or no mapping: give it fields",
-    "a: " + "[" * 3000: "a value holds itself or is nested too deeply",
+    "a: " + "[" * 3000: "cannot be read as YAML: maximum recursion depth exceeded",
 }
 """Files that Snakemake does not read, and how the line of `python -m ckptbench.config.reading` goes on."""
 GOOD = "matrix: {framework: pytorch, model: small_cnn, ranks: 1, interval: [never, 1]}\n"
@@ -169,24 +166,21 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """
     monkeypatch.chdir(tmp_path)
 
-    def planned(
-        *texts: str, command_line: Mapping[str, Any] | None = None
-    ) -> tuple[StudyConfig, list[Cell]]:
+    def planned(*texts: str) -> tuple[StudyConfig, list[Cell]]:
         content: dict[str, Any] = {}
         paths = [Path("config.yaml"), Path("study.yaml")][: len(texts)]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text, encoding="utf-8")
             update_config(content, load_configfile(path))
-        update_config(content, command_line or {})
-        return plan_study(content, paths, tmp_path / "datasets", command_line)
+        return plan_study(content, paths, tmp_path / "datasets")
 
     return planned
 
 
-def refusal(plan: Plan, *texts: str, **options: Any) -> str:
+def refusal(plan: Plan, *texts: str) -> str:
     """The one line that refuses the files."""
     with pytest.raises(ConfigError) as caught:
-        plan(*texts, **options)
+        plan(*texts)
     line = str(caught.value)
     assert "\n" not in line
     return line
@@ -248,92 +242,6 @@ def test_the_file_with_a_key_twice_is_named_though_another_overrides_the_key(
     assert refusal(plan, text, GOOD) == f"config.yaml: {line}: keep one of the two"
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ('{"repeats": 1, "repeats": 2}', "repeats"),
-        ('{"training": {"seed": 1, "seed": 2}}', "seed"),
-        ('{"exclude": [{"ranks": 1, "ranks": 1}]}', "ranks"),
-    ],
-)
-def test_a_key_twice_in_json_is_refused_as_in_yaml(plan: Plan, text: str, name: str) -> None:
-    line = f"study.yaml: {name} is set twice in one mapping: keep one of the two"
-    assert refusal(plan, GOOD, text) == line
-
-
-BOMB = "\n".join(
-    f"{name}: &{name} [{', '.join([f'*{inner}' if inner else 'x'] * 10)}]"
-    for inner, name in zip(["", *"abcdefgh"], "abcdefghi", strict=True)
-)
-"""A kilobyte that stands for a billion values."""
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (BOMB, "more than 100,000 values, each alias counted as all that it stands for: write fewer"),
-        (f"{BOMB}\nmatrix: {{ranks: *i}}", "more than 100,000 values, "),
-        ("exclude: &a [*a]", sources.TOO_DEEP),
-    ],
-)  # fmt: skip
-def test_aliases_that_stand_for_too_much_are_refused_at_once(
-    plan: Plan, text: str, words: str
-) -> None:
-    assert refusal(plan, GOOD, text).startswith(f"study.yaml: {words}")
-
-
-def test_a_bomb_on_the_command_line_is_refused_at_once(plan: Plan) -> None:
-    content: Any = "x"
-    for _ in range(9):
-        content = [content] * 10
-    line = refusal(plan, GOOD, command_line={"exclude": content})
-    assert line.startswith("config.yaml and --config: more than 100,000 values")
-
-
-@pytest.mark.parametrize(
-    ("number", "read"),
-    [
-        ("012", "10"), ("0777", "511"), ("-012", "-10"), ("1:30", "90"), ("1:30:00", "5400"), ("190:20:30", "685230"), ("1:30.5", "90.5"),
-        ("1_", "1"), ("1__0", "10"), ("0b11", "3"), ("1_.5", "1.5"), ("00", "0"),
-    ],
-)  # fmt: skip
-def test_a_number_that_yaml_1_1_reads_as_another_is_refused(
-    plan: Plan, number: str, read: str
-) -> None:
-    words = f"YAML 1.1 reads {number} as {read}: write the number in decimal digits, or a text in quotes"
-    for text in (f"limits: {{run_minutes: {number}}}", f"matrix: {{ranks: [1, {number}]}}"):
-        assert refusal(plan, GOOD, f"repeats: 1\n{text}") == f"study.yaml: line 2: {words}"
-
-
-@pytest.mark.parametrize("number", ["12", "1_000", "1.5", "1_0.5", ".5", "5.", "1.0e+1", "0x10", "+7", "01.5", "1e1"])  # fmt: skip
-def test_numbers_that_every_reader_takes_for_the_same_stay(tmp_path: Path, number: str) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(f"a: {number}\nb: '1:30'\n")
-    read = sources.ConfigFile.read(path).content
-    assert read == load_configfile(path)
-    assert float(read["a"]) == (16 if "x" in number else float(number))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["repeats", "matrix: ranks", "matrix: interval", "training: steps_per_epoch", "limits: run_minutes", "matrix: strategy", "exclude",
-     "checkpoints: folder"],
-)  # fmt: skip
-def test_an_empty_mapping_over_a_value_is_refused(plan: Plan, text: str) -> None:
-    *section, field = text.split(": ")
-    location, content = ".".join([*section, field]), {field: {}}
-    content = {section[0]: content} if section else content
-    for texts, options, place in (
-        ([yaml.safe_dump(content)], {}, "study.yaml"),
-        ([], {"command_line": content}, "--config"),
-    ):
-        line = refusal(plan, f"{GOOD}repeats: 1\n", *texts, **options)
-        assert (
-            line
-            == f"{place}: {location} is {{}}: an empty mapping changes nothing here: give a value, or remove the key"
-        )
-
-
 def test_a_section_may_be_empty(plan: Plan) -> None:
     text = "matrix: {strategy: {dcp_async: {}}}\ntraining: {}\ndatasets: {synthetic: {}}\nfailures: {}\n"
     assert len(plan(GOOD, text)[1]) == 6
@@ -346,28 +254,17 @@ def test_a_key_that_a_merge_brings_may_be_set_again(plan: Plan) -> None:
     assert {cell.ranks for cell in cells} == {1, 2, 3}
 
 
-def test_the_last_file_that_sets_a_value_is_named_even_for_nan(plan: Plan) -> None:
-    bad = "training: {momentum: .nan}\n"
-    remedy = "it should be a finite number"
-    assert refusal(plan, GOOD, bad) == f"study.yaml: training.momentum is nan: {remedy}"
-    assert refusal(plan, GOOD + bad, "repeats: 1") == (
-        f"config.yaml: training.momentum is nan: {remedy}"
+def test_a_wrong_value_of_several_files_is_shown_as_it_is_merged(plan: Plan) -> None:
+    assert refusal(plan, GOOD + "repeats: 0", "repeats: true") == (
+        "config.yaml and study.yaml: repeats is true: it should be a valid integer"
     )
+    line = refusal(plan, GOOD + "exclude: [{ranks: 64}]", "repeats: 1")
+    assert line.startswith("config.yaml and study.yaml: exclude[0] is {'ranks': 64}: no cell")
 
 
-def test_a_wrong_value_of_the_command_line_is_its_own_and_text_in_brackets_is_explained(
-    plan: Plan,
-) -> None:
-    assert refusal(plan, GOOD, command_line={"repeats": 0}) == (
-        f"--config: repeats is 0: {AT_LEAST_1}"
-    )
-    assert refusal(plan, GOOD + "repeats: 0", "repeats: 1", command_line={"repeats": 0}) == (
-        f"--config: repeats is 0: {AT_LEAST_1}"
-    )
-    assert refusal(plan, GOOD, command_line={"matrix": {"ranks": ["2"]}}) == (
-        "--config: matrix.ranks[0] is '2': it should be a valid integer; --config reads values in brackets as text: "
-        "set them in a file, and name it with --configfile"
-    )
+def test_a_number_in_quotes_may_come_of_the_command_line(plan: Plan) -> None:
+    line = refusal(plan, 'matrix: {ranks: ["2"]}')
+    assert line.endswith("; --config reads values in brackets as text: set them in a file")
 
 
 def test_what_only_files_together_get_wrong_names_the_field_that_is_to_change(plan: Plan) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from in_process import interrupt
 from numpy_framework import ALONE, NumpyFramework, Unasked
-from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.common import clock as clocks
@@ -34,7 +33,6 @@ from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.events import AllEnded, Begun, Lost, Strike, Struck
 from ckptbench.runs.failure import Failure
-from ckptbench.runs.finished import duration_s
 from ckptbench.runs.layout import LAUNCHER_TRACE, strikes_path, trace_path
 from ckptbench.runs.plan import Plan
 from ckptbench.runs.seal import seal
@@ -213,13 +211,6 @@ def test_what_two_boots_cannot_tell_is_left_out(
     assert math.isnan(row["duration_s"])
     assert math.isnan(row["wall_s"])
     assert not row["timing_valid"]
-
-
-def test_a_duration_that_cannot_be_promises_no_end(tmp_path: Path) -> None:
-    """A run folder of an earlier version, whose wall clock was set back."""
-    fake = FakeRun(cell=cell(), manifest={"duration_s": -3596.0})
-    folder = fake.write(tmp_path)
-    assert duration_s(folder) is None
 
 
 @pytest.mark.parametrize("seconds", [-HOUR_S, HOUR_S])

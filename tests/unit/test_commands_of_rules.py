@@ -125,6 +125,28 @@ def test_the_list_of_rules_says_what_each_makes() -> None:
     assert not [name for name, words in described if not words]
 
 
+def test_each_run_gets_what_is_its_own_and_what_all_have_in_common(tmp_path: Path) -> None:
+    for name in ("config", "envs", "scripts", "src", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    config = tmp_path / "study.yaml"
+    config.write_text(
+        "matrix: {framework: [chainer, pytorch], model: small_cnn, ranks: 2, interval: never}\nrepeats: 1\n"
+        'checkpoints: {folder: "/x/{cell}"}\n'
+    )
+    command = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "1"]
+    options = ["runs", "-n", "-p", "--configfile", config]
+    done = subprocess.run(
+        [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if "train_cell.py" in line]
+    assert len(lines) == 2
+    for line in lines:
+        framework = re.findall(r'"framework": "(\w+)"', line)[0]
+        assert f"envs/{framework}.txt" in line
+        assert f".environments/{framework}/ready.json" in line
+        assert "--checkpoints='/x/{cell}'" in line
+
+
 def test_only_trainings_are_jobs_of_a_scheduler() -> None:
     for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
         named = re.split(r"^ *rule ?(\w*):$", path.read_text("utf-8"), flags=re.MULTILINE)[1:]

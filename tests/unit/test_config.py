@@ -29,7 +29,7 @@ def cells(**content: Any) -> list[Cell]:
     return expand(load_config(content))
 
 
-def test_an_error_names_the_file_that_set_the_value(tmp_path: Path) -> None:
+def test_each_wrong_value_of_merged_files_has_a_line_with_its_field(tmp_path: Path) -> None:
     default, study = tmp_path / "config.yaml", tmp_path / "study.yaml"
     default.write_text("repeats: -1\nmatrix: {ranks: [1, 2], epochs: 0}\n")
     study.write_text("matrix: {ranks: [1, 0]}\n")
@@ -37,9 +37,8 @@ def test_an_error_names_the_file_that_set_the_value(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(content, [default, study])
     assert str(caught.value).splitlines() == [
-        f"{study}: matrix.ranks[1] is 0: it should be greater than or equal to 1",
-        f"{default}: matrix.epochs[0] is 0: it should be greater than or equal to 1",
-        f"{default}: repeats is -1: it should be greater than or equal to 1",
+        f"{default} and {study}: {field}: it should be greater than or equal to 1"
+        for field in ("matrix.ranks[1] is 0", "matrix.epochs[0] is 0", "repeats is -1")
     ]
 
 

@@ -1,5 +1,6 @@
 # Reads and checks the config, expands it into cells, and defines the functions that the rules call.
 import functools
+import inspect
 import json
 import os
 import shlex
@@ -19,7 +20,7 @@ from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
-from ckptbench.config.commands import check_input, shell_prefix
+from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
@@ -113,8 +114,7 @@ try:
     check_source(CLONE)
     check_paths()
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
-    command_line = workflow.config_settings.config
-    CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS), command_line)
+    CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
     # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
     is_named = "rates" in CONFIG.decision.model_fields_set
     RATES = CONFIG.decision.rates if is_named else of_clone(CONFIG.decision.rates)
@@ -234,6 +234,13 @@ def get_sources(script, tables, modules=()):
     """
     named = [*modules, *(EVERY[table].module for table in tables)]
     return sources_of(Path(of_clone(script)), named, Path(of_clone("src")))
+
+
+def keep_signatures():
+    """Note the signatures of the functions above. Snakemake asks for them in each job, and finding them out takes long."""
+    for function in [*globals().values()]:
+        if inspect.isfunction(function) and function.__name__.startswith("get_"):
+            function.__signature__ = inspect.signature(function)
 
 
 def show_answer():

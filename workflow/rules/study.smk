@@ -1,6 +1,7 @@
 # The functions that the rules of the study call.
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
 from ckptbench.report.answer import DECISION, STUDY_TABLES
@@ -106,7 +107,12 @@ def get_dataset_name(wildcards):
 
 
 def get_dataset_settings(wildcards):
-    return json.dumps(getattr(CONFIG.datasets, get_dataset_name(wildcards)).settings())
+    return settings_of(get_dataset_name(wildcards))
+
+
+@functools.cache
+def settings_of(name):
+    return json.dumps(getattr(CONFIG.datasets, name).settings())
 
 
 def get_samples(wildcards):
@@ -164,6 +170,13 @@ def get_failures(wildcards):
 def get_gpus(wildcards):
     cell = CELLS[wildcards.cell]
     return cell.ranks if cell.accelerator == "cuda" else 0
+
+
+def alike(function):
+    """What the function gives for all runs alike, and itself where they differ: Snakemake would call it for each of them."""
+    first, *others = (function(SimpleNamespace(cell=cell_id)) for cell_id in CELLS)
+    is_alike = all(other == first for other in others)
+    return first if is_alike and not PATTERN.search(str(first)) else function
 
 
 def write_study():

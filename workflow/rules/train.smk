@@ -55,8 +55,8 @@ rule prepare_dataset:
 rule train_cell:
     """Train one cell of the matrix in a run of its own."""
     input:
-        environment=get_environment,
-        dataset=get_dataset,
+        environment=alike(get_environment),
+        dataset=alike(get_dataset),
         script=ancient(of_clone("scripts/train_cell.py")),
     output:
         seal="results/runs/{cell}/seal.json",
@@ -67,17 +67,17 @@ rule train_cell:
     resources:
         machine=1,
         tasks=get_ranks,
-        gpus=get_gpus,
+        gpus=alike(get_gpus),
     params:
         cell=get_cell,
         training=TRAINING,
-        lock=get_lock,
-        packages=get_environment_sha256,
-        settings=get_dataset_settings,
-        samples=get_samples,
-        checkpoints=get_checkpoints,
-        levels=get_levels,
-        failures=get_failures,
+        lock=alike(get_lock),
+        packages=alike(get_environment_sha256),
+        settings=alike(get_dataset_settings),
+        samples=alike(get_samples),
+        checkpoints=alike(get_checkpoints),
+        levels=alike(get_levels),
+        failures=alike(get_failures),
         study=STUDY,
     message:
         "train {wildcards.cell}"

@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +11,6 @@ from typing import Any
 from submitit.core.core import Job
 
 from snakemake_executor_plugin_submitit.cluster import JobState
-from snakemake_executor_plugin_submitit.requeues import Requeue
 from snakemake_executor_plugin_submitit.results import read_results
 
 RUNNING = JobState(known=True, ended=False, killed=False, words="RUNNING")
@@ -75,7 +74,6 @@ class FakeExecutor:
 
 class FakeCluster:
     name = "fake"
-    asks_scheduler = True
     note = ""
 
     def __init__(self) -> None:
@@ -85,7 +83,6 @@ class FakeCluster:
         self.attempts: list[int] = []
         self.cancelled: list[str] = []
         self.array_limit = 1000
-        self.explained: dict[str, Requeue] = {}
 
     def executor(self, folder: Path, allocation: object) -> FakeExecutor:
         return FakeExecutor(self, folder)
@@ -105,9 +102,6 @@ class FakeCluster:
 
     def state(self, job: Job[Any]) -> JobState:
         return self.states.get(job.job_id, RUNNING)
-
-    def requeues(self, jobs: Mapping[str, str]) -> dict[str, Requeue]:
-        return {job_id: self.explained[job_id] for job_id in jobs if job_id in self.explained}
 
     def forget(self, job_id: str) -> None: ...
 

@@ -8,7 +8,6 @@ from fakes import SnakemakeJob
 from snakemake_interface_common.exceptions import WorkflowError
 
 from snakemake_executor_plugin_submitit import cluster, clusters, dryrun, slurm, slurm_states
-from snakemake_executor_plugin_submitit.requeues import Requeue
 from snakemake_executor_plugin_submitit.resources import Allocation
 from snakemake_executor_plugin_submitit.settings import ExecutorSettings
 
@@ -176,14 +175,9 @@ def test_an_array_of_slurm_keeps_the_script_of_a_single_job(tmp_path: Path):
     assert "\nexec " in text
 
 
-def test_this_machine_is_one_node(tmp_path: Path):
-    with pytest.raises(WorkflowError, match="nodes=2, but this machine is one node"):
-        script(ExecutorSettings(cluster="local"), tmp_path, nodes=2)
-
-
 def test_an_unknown_option_is_refused_with_those_that_there_are(tmp_path: Path):
-    with pytest.raises(WorkflowError, match=r"local has no option qos\. It has setup"):
-        script(ExecutorSettings(cluster="local", options=["qos=high"]), tmp_path)
+    with pytest.raises(WorkflowError, match=r"gridengine has no option qos\. It has account"):
+        script(ExecutorSettings(cluster="gridengine", options=["qos=high"]), tmp_path)
 
 
 def test_a_cluster_whose_distribution_is_missing_says_what_to_install(
@@ -216,50 +210,6 @@ def test_states_of_pending_and_ended_elements_of_an_array_are_told_apart():
 
 def test_one_query_names_each_array_once():
     assert "--jobs=7,9" in slurm_states.records_command({"7_0", "7_1", "9"})
-
-
-RECORDS = """\
-JobID|State|ExitCode|Elapsed|Timelimit|NodeList
-7_0|REQUEUED|0:0|00:01:00|01:00:00|node1
-7_0|PREEMPTED|0:0|00:01:00|01:00:00|node1
-7_1|NODE_FAIL|0:0|00:01:00|01:00:00|node[1-2]
-7_2|NODE_FAIL|0:0|00:01:00|01:00:00|node[3-4]
-7_3|NODE_FAIL|0:0|00:01:00|01:00:00|node1
-9|REQUEUED|0:0|00:01:00|01:00:00|node1
-"""
-
-
-def test_slurms_accounting_tells_why_jobs_went_back_to_the_queue(monkeypatch: pytest.MonkeyPatch):
-    asked = []
-
-    def answer(command: list[str]) -> str:
-        asked.append(command)
-        return (
-            RECORDS
-            if "sacct" in command
-            else {"node[1-2]": "node2\n"}[command[-2].partition("=")[2]]
-        )
-
-    def answers_half(command: list[str]) -> str:
-        if "sinfo" in command and "node[3-4]" in command[-2]:
-            raise ConnectionError("sinfo: no answer")
-        return answer(command)
-
-    monkeypatch.setattr(slurm_states, "output", answers_half)
-    assert slurm_states.requeues({"7_0", "7_1", "7_2", "9"}) == {
-        "7_0": Requeue("preempted"),
-        "7_1": Requeue("lost", ("node2",)),
-        "7_2": Requeue("lost", ("node[3-4]",)),
-    }
-    assert "--duplicates" in asked[0]
-
-
-def test_pbs_sends_a_job_back_when_a_node_of_it_is_down(monkeypatch: pytest.MonkeyPatch):
-    listed = "n2                   state-unknown,down\nn3                   offline\nn10 down\n"
-    monkeypatch.setattr(clusters, "output", lambda command: listed)
-    pbs = clusters.cluster(ExecutorSettings(cluster="pbs"))
-    found = pbs.requeues({"1": "n1/0*2+n2/0", "2": "n1/0+n3/0", "3": "n1/0"})
-    assert found == {"1": Requeue("lost", ("n2",))}
 
 
 def test_a_job_that_was_killed_for_its_memory_says_so(tmp_path: Path):

@@ -92,7 +92,7 @@ def test_the_name_of_an_option_is_a_word(cluster: str, key: str):
     assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("cluster", [*SCHEDULERS, "local"])
+@pytest.mark.parametrize("cluster", SCHEDULERS)
 @pytest.mark.parametrize("name", ["100%joint", "50%a b", "%t", "x%A"])
 def test_a_folder_in_which_submitit_would_put_ids_is_refused(
     tmp_path: Path, cluster: str, name: str

@@ -38,14 +38,13 @@ def plan_study(
     content: Mapping[str, Any],
     paths: Sequence[Path],
     datasets: Path,
-    command_line: Mapping[str, Any] | None = None,
 ) -> tuple[StudyConfig, list[Cell]]:
     """The config and its cells, in the order to run them.
 
-    `content` is merged from the config files at `paths`, of which later ones override, and `command_line`; `datasets` is the folder of
-    datasets that were made before. Raises ConfigError with one line for each fault: file, field, value and remedy.
+    `content` is merged from the config files at `paths` and the command line; `datasets` is the folder of datasets that were made
+    before. Raises ConfigError with one line for each fault: files, field, value and remedy.
     """
-    sources = ConfigFiles.read(content, paths, command_line)
+    sources = ConfigFiles.read(content, paths)
     config = checked(StudyConfig, sources)
     try:
         cells = expand(config)

@@ -6,14 +6,12 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.reading import (
-    COMMAND_LINE,
     ConfigFiles,
     FieldError,
     Location,
@@ -52,26 +50,11 @@ class Section(BaseModel):
 
 def checked(model: type[Model], sources: ConfigFiles) -> Model:
     """The content of the files as this model. Raises ConfigError with one line for each wrong value."""
-    sources.refuse_ignored(partial(_takes_a_mapping, model))
     try:
         return model.model_validate(dict(sources.content))
     except ValidationError as error:
         lines = [_line(entry, model, sources) for entry in error.errors(include_url=False)]
         raise ConfigError(shortened(lines)) from None
-
-
-def _takes_a_mapping(model: type[BaseModel], location: Location) -> bool:
-    """Whether an empty mapping is a value of the field there."""
-    content: dict[Any, Any] = {}
-    for part in reversed(location):
-        content = {part: content}
-    try:
-        model.model_validate(content)
-    except ValidationError as error:
-        told = ("missing", "invalid_key", *_UNKNOWN)  # by the check of all files together
-        places = [each["loc"] for each in error.errors() if each["type"] not in told]
-        return not any(place[: len(location)] == location for place in places)
-    return True
 
 
 def _line(entry: Any, model: type[BaseModel], sources: ConfigFiles) -> str:
@@ -86,10 +69,9 @@ def _line(entry: Any, model: type[BaseModel], sources: ConfigFiles) -> str:
         remedy = _WORDS.get(kind, re.sub("^(Input|String) should", "it should", words))
     remedy = _of_removed(location, value, is_unknown=kind in _UNKNOWN) or remedy
     if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
-        if sources.file_of(location) == COMMAND_LINE and len(location) > 1:
-            remedy += "; --config reads values in brackets as text: set them in a file, and name it with --configfile"
-        else:
-            remedy += number_hint(value)
+        remedy += number_hint(value)
+        if len(location) > 1:
+            remedy += "; --config reads values in brackets as text: set them in a file"
     return sources.explain(FieldError(location, remedy, value))
 
 

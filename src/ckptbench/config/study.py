@@ -292,9 +292,9 @@ class StudyConfig(Section):
 
 
 def load_config(content: Mapping[str, Any], paths: Sequence[Path] = ()) -> StudyConfig:
-    """Check the content of the config file(s). `paths` are named in errors, later ones override.
+    """Check the content of the config file(s). `paths` are named in errors.
 
-    Raises ConfigError with one line for each wrong value: file, field, value, and what is allowed.
+    Raises ConfigError with one line for each wrong value: files, field, value, and what is allowed.
     """
     return checked(StudyConfig, ConfigFiles.read(content, paths))
 

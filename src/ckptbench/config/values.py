@@ -148,6 +148,12 @@ def unseen_in(text: str) -> str:
     return next((each for each in text if unicodedata.category(each) in UNSEEN), "")
 
 
+def _path(path: str) -> str:
+    if found := re.search("[\\0\ud800-\udfff]", path):  # and halves of characters
+        raise ValueError(f"no path can hold the character U+{ord(found[0]):04X}: remove it")
+    return os.path.expanduser(path)
+
+
 def _whole_path(path: str) -> str:
     if not os.path.isabs(path):
         raise ValueError("write the whole path of a folder that every node has, as in /dev/shm/me")
@@ -158,7 +164,7 @@ Sweep = Annotated[list[T], Field(min_length=1), OneOrMore()]
 Count = Annotated[int, whole(1)]
 CountFromZero = Annotated[int, whole(0)]
 Flag = Annotated[bool, Field(strict=True)]
-FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
+FilePath = Annotated[str, Field(min_length=1), AfterValidator(_path)]
 """A path, which may begin with `~`."""
 PathOrNull = FilePath | None
 WholePath = Annotated[FilePath, AfterValidator(_whole_path)]

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ckptbench.common.errors import ConfigError, all_of
-from ckptbench.config.reading import ConfigFile, ConfigFiles, FieldError
+from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import checked
 from ckptbench.decide.failure_file import NUMBERS, WAYS, WAYS_HELP, FailureFile
 from ckptbench.decide.watched import Counted
@@ -18,8 +18,8 @@ def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
 
     Raises ConfigError or DataError with the file, the field or line, and what to do.
     """
-    written = ConfigFile.read(path)
-    file = checked(FailureFile, ConfigFiles(written.content, [written]))
+    written = ConfigFiles.of(path)
+    file = checked(FailureFile, written)
     given = {name for name, value in written.content.items() if value is not None} & NUMBERS
     if not any(needed <= given <= needed | allowed for needed, allowed in WAYS):
         raise ConfigError(

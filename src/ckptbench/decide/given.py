@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
-from ckptbench.config.reading import ConfigFile, ConfigFiles, FieldError
+from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
 from ckptbench.config.values import LARGEST_NUMBER, Count, Flag, IntervalText, Text, number, whole
 from ckptbench.decide import formulas
@@ -168,8 +168,7 @@ class GivenCosts(Section):
 
 def read_given(path: Path) -> pd.DataFrame:
     """The table `decision_costs`. Raises ConfigError with one line for each wrong value: the file, the field and the remedy."""
-    written = ConfigFile.read(path)
-    sources = ConfigFiles(written.content, [written])
+    sources = ConfigFiles.of(path)
     given = checked(GivenCosts, sources)
     sources.refuse(_missing(given))
     given = _completed(given)

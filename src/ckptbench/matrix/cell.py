@@ -247,6 +247,8 @@ class Cell:
 
         It has the same recovery where that is elastic: such a recovery costs something where nothing fails too.
         """
+        if self.is_undisturbed:  # then it has no other field below
+            return self
         return dataclasses.replace(
             self,
             history=WHOLE,

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ckptbench.common.errors import RunFolderError
-from ckptbench.common.files import read_json, read_shaped, write_json
+from ckptbench.common.files import read_shaped, write_json
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import try_to_remove
 from ckptbench.runs.identity import training_fields
-from ckptbench.runs.layout import MANIFEST, SEAL, SEAL_COPY
+from ckptbench.runs.layout import SEAL, SEAL_COPY
 from ckptbench.runs.plan import RunSpec
 from ckptbench.runs.seal import Seal, verify_seal
 
@@ -110,12 +110,3 @@ def _changed(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[s
     """
     noted = before or {}
     return [name for name, value in now.items() if noted.get(name) != value]
-
-
-def duration_s(folder: Path) -> float | None:
-    """Seconds of a sealed run; None where they are unknown, or no duration. Reading it as a result says what is wrong."""
-    try:
-        seconds = float(read_json(folder / MANIFEST)["duration_s"])
-        return seconds if seconds >= 0 else None
-    except (RunFolderError, KeyError, TypeError, ValueError):
-        return None

@@ -2,13 +2,10 @@
 
 from snakemake_interface_executor_plugins.settings import CommonSettings
 
-from . import runtimes
 from .executor import Executor
 from .settings import ExecutorSettings
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
-
-runtimes.watch()
 
 common_settings = CommonSettings(
     non_local_exec=True,

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from snakemake_interface_common.exceptions import WorkflowError
 from submitit.core import core, plugins, utils
 
-from .requeues import Requeue
 from .resources import Allocation
 from .results import read_results
 from .settings import ExecutorSettings, parse_options
@@ -48,8 +47,6 @@ class JobState:
     words: str
     remedy: str = ""
     """What a person must do before it can run; "": it goes on by itself."""
-    nodes: str = ""
-    """Where it runs or ran, in the scheduler's words; "": it does not say."""
 
     @property
     def word(self) -> str:
@@ -64,7 +61,6 @@ class Cluster:
     """A scheduler behind a submitit executor from a plugin of its own (Grid Engine, PBS)."""
 
     programs: ClassVar[tuple[str, ...]] = ("qsub", "qstat", "qdel")
-    asks_scheduler: ClassVar[bool] = True
 
     declared: Mapping[str, str]
     """What the workflow names in `envvars:`, which jobs get from the environment of the submission."""
@@ -147,12 +143,7 @@ class Cluster:
             killed=bool(reason) and ended,
             words=f"{word} ({reason})" if reason else word,
             remedy=info.get("Remedy", ""),
-            nodes=info.get("NodeList", ""),
         )
-
-    def requeues(self, jobs: Mapping[str, str]) -> dict[str, Requeue]:
-        """Why the scheduler sent jobs back to the queue, as far as it tells; by the id of each job, where it ran."""
-        return {}
 
     def clear(self, job: core.Job[Any]) -> None:
         """Takes what is left of a job that failed without a result out of the queue."""

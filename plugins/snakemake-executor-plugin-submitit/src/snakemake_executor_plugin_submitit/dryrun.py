@@ -53,7 +53,7 @@ def describe(
                 "",
             ]
         )
-    if shapes and cluster.asks_scheduler:
+    if shapes:
         yield _cost({allocation: len(alike) for allocation, alike in shapes.items()})
 
 
@@ -70,6 +70,4 @@ def _submission(executor: Any, folder: Path) -> list[str]:
     """The command line, and the text of the file that it names, indented."""
     command = executor._make_submission_command(folder / SCRIPT_NAME)
     text = executor._make_submission_file_text(executor._submitit_command_str, "0")
-    if not command:
-        return [f"{executor._submitit_command_str}  # a process on this machine"]
     return [shlex.join(command), *(f"    {line}".rstrip() for line in text.splitlines())]

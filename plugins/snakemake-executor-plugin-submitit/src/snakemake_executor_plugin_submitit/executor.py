@@ -153,13 +153,13 @@ class Executor(RemoteExecutor):
         return Path(super().get_snakefile())
 
     def _start(self, settings: ExecutorSettings) -> None:
-        if self._cluster.asks_scheduler and (outer := outer_job.leave(os.environ)):
+        if outer := outer_job.leave(os.environ):
             self.logger.warning(
                 f"This workflow runs inside job {outer}: what the scheduler told that job does not reach the jobs that it submits."
             )
         # The scheduler carries them, or the process itself: a command, a script or a pickle would show them.
         os.environ.update(self._cluster.declared)
-        # Local job ids are process ids, which come again: every workflow has its own folder.
+        # Ids of jobs come again: every workflow has its own folder.
         self._folder = self._base / f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:8]}"
         self._folder.mkdir(mode=PRIVATE, parents=True)
         self._registry = Registry(self._base, self._cluster.name)
@@ -200,7 +200,7 @@ class Executor(RemoteExecutor):
 
     def _make_backoff(self) -> Backoff:
         asked = float(self.workflow.remote_execution_settings.seconds_between_status_checks)
-        return Backoff.of(asked, self._cluster.asks_scheduler)
+        return Backoff.of(asked)
 
     def _pause_seconds(self) -> float:
         return self._backoff.seconds if self._ready else SHORTEST_POLL_SECONDS

@@ -52,13 +52,10 @@ def ask_to_stop(pid: int, processes: Iterable[psutil.Process]) -> None:
         _tell_slurm_steps()
 
 
-def stop(pid: int, wait_seconds: float, *, including: bool = False) -> None:
-    """Ends all below `pid` (and `pid` itself if `including`): SIGTERM, then SIGKILL to what is
-    left after `wait_seconds`."""
+def stop(pid: int, wait_seconds: float) -> None:
+    """Ends all below `pid`: SIGTERM, then SIGKILL to what is left after `wait_seconds`."""
     until = time.monotonic() + wait_seconds
     first_told = descendants(pid)
-    if including and psutil.pid_exists(pid):
-        first_told.insert(0, psutil.Process(pid))
     session = _session(pid)
     ask_to_stop(pid, first_told)
     known = _wait(

@@ -9,7 +9,6 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from . import names, runtimes
 from .settings import ExecutorSettings, check_once
 
 DEFAULT_RUNTIME_MIN = 60
@@ -40,7 +39,8 @@ class Allocation:
         read = _Resources(job.name, _given(job))
         check_once(read.words("options"), f"options of {job.name}")
         nodes, tasks_per_node = _spread_tasks(read, settings.tasks_per_node)
-        gpus_per_node = _gpus_per_node(read, nodes, in_gres=settings.cluster == "slurm")
+        gpus = read.whole("gpus", least=0) or read.whole("gpu", least=0) or 0
+        gpus_per_node = math.ceil(gpus / nodes)
         runtime_min = read.whole("runtime", least=1) or DEFAULT_RUNTIME_MIN
         cpus_per_task = _cpus_per_task(read, job.threads, tasks_per_node, gpus_per_node)
         return cls(
@@ -54,11 +54,7 @@ class Allocation:
             queue=read.text("queue") or read.text("slurm_partition") or settings.queue,
             account=read.text("account") or read.text("slurm_account") or settings.account,
             stop_seconds=stop_seconds(runtime_min, settings.stop_seconds),
-            options=(
-                *settings.options,
-                *read.foreign_options(str(settings.cluster), nodes, gpus_per_node),
-                *read.words("options"),
-            ),
+            options=(*settings.options, *read.words("options")),
         )
 
 
@@ -88,12 +84,6 @@ def _spread_tasks(read: "_Resources", fit_on_a_node: int | None) -> tuple[int, i
     return nodes, math.ceil(tasks / nodes)
 
 
-def _gpus_per_node(read: "_Resources", nodes: int, *, in_gres: bool) -> int:
-    if gpus := read.whole("gpus", least=0) or read.whole("gpu", least=0):
-        return math.ceil(gpus / nodes)
-    return (names.gpus_in(read.text("gres")) if in_gres else None) or 0
-
-
 def _cpus_per_task(
     read: "_Resources", threads: object, tasks_per_node: int, gpus_per_node: int
 ) -> int:
@@ -111,13 +101,9 @@ def _memory_mb_per_node(read: "_Resources", cpus: int) -> int | None:
 
 def _given(job: JobExecutorInterface) -> dict[str, Any]:
     """What is set, and known before the job's input exists."""
-    try:
-        given = {**job.resources}
-    finally:
-        runtimes.check()
     return {
         name: value
-        for name, value in given.items()
+        for name, value in {**job.resources}.items()
         if value is not None and value != "" and not _is_undetermined(value)
     }
 
@@ -147,12 +133,6 @@ class _Resources:
     def words(self, name: str) -> tuple[str, ...]:
         value = self.values.get(name, "")
         return tuple(shlex.split(value)) if isinstance(value, str) else tuple(map(str, value))
-
-    def foreign_options(self, cluster: str, nodes: int, gpus_per_node: int) -> tuple[str, ...]:
-        try:
-            return tuple(names.options(self.values, cluster, nodes, gpus_per_node))
-        except (WorkflowError, ValueError) as error:
-            raise WorkflowError(f"{self.job}: {error}") from error
 
 
 def _is_undetermined(value: object) -> bool:

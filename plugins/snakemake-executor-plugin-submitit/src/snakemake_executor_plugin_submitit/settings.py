@@ -11,7 +11,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
 KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-CLUSTERS = ("slurm", "gridengine", "pbs", "local")
+CLUSTERS = ("slurm", "gridengine", "pbs")
 
 
 def _about(words: str, **more: Any) -> dict[str, Any]:
@@ -25,11 +25,7 @@ class ExecutorSettings(ExecutorSettingsBase):
 
     cluster: Optional[str] = field(  # noqa: UP045
         default=None,
-        metadata=_about(
-            "Where jobs go. local: processes on this machine.",
-            choices=list(CLUSTERS),
-            required=True,
-        ),
+        metadata=_about("Where jobs go.", choices=list(CLUSTERS), required=True),
     )
     account: Optional[str] = field(  # noqa: UP045
         default=None,

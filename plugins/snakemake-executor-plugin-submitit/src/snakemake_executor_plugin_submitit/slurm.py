@@ -5,6 +5,7 @@ becomes the one task: Slurm signals it alone before the limit (`--signal=B:`), a
 the job itself.
 """
 
+import copy
 import dataclasses
 import functools
 import os
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import unicodedata
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,6 @@ from submitit.slurm import slurm
 
 from . import slurm_states as states
 from .cluster import Cluster, JobState
-from .names import gpus_in
-from .requeues import Requeue
 from .resources import Allocation
 
 CANCEL_S = 120
@@ -83,18 +82,21 @@ class SlurmExecutor(slurm.SlurmExecutor):
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[core.Job[Any]]:
-        """submitit's own arrays lose `python`, which a fresh executor of its class knows not."""
+        """submitit's own arrays are submitted by an executor of its class: without this one's checks, and in the terminal's session,
+        where Ctrl-C ends sbatch."""
         if len(delayed_submissions) == 1:
             return super()._internal_process_submissions(delayed_submissions)
         pickles = [self._pickle(delayed) for delayed in delayed_submissions]
+        array: Any = copy.copy(self)
+        array.parameters = {**self.parameters, "map_count": len(pickles)}
+        array.job_class = core.Job  # its jobs are followed, not the array itself
         try:
-            array = self._submit_array(len(pickles))
+            number = array._submit_command(self._submitit_command_str).job_id
         except Exception:  # raised again, whatever it is: the pickles alone must not stay
             for pickle in pickles:
                 pickle.unlink()
             raise
-        SlurmJob.watcher.forget(array.job_id)  # its jobs are followed, not the array itself
-        jobs = [SlurmJob(self.folder, f"{array.job_id}_{index}") for index in range(len(pickles))]
+        jobs = [SlurmJob(self.folder, f"{number}_{index}") for index in range(len(pickles))]
         for job, pickle in zip(jobs, pickles, strict=True):
             job.paths.move_temporary_file(pickle, "submitted_pickle")
         return list(jobs)
@@ -105,13 +107,6 @@ class SlurmExecutor(slurm.SlurmExecutor):
         delayed.set_timeout(self.parameters["time"], self.max_num_timeout)
         delayed.dump(path)
         return path
-
-    def _submit_array(self, count: int) -> core.Job[Any]:
-        self.parameters["map_count"] = count
-        try:
-            return self._submit_command(self._submitit_command_str)
-        finally:
-            del self.parameters["map_count"]
 
 
 class Slurm(Cluster):
@@ -149,10 +144,6 @@ class Slurm(Cluster):
             words=states.ending_words(info, states.daemon_words(job.paths.stderr)),
         )
 
-    def requeues(self, jobs: Mapping[str, str]) -> dict[str, Requeue]:
-        """By the accounting, which keeps how each run of a job ended."""
-        return states.requeues({*jobs})
-
     def set_array(self, executor: Any, count: int) -> None:
         executor.parameters["map_count"] = count
 
@@ -187,8 +178,6 @@ class Slurm(Cluster):
         if {"mem_per_cpu", "mem_per_gpu"} & specific.keys():
             shared.pop("mem_gb", None)
             further.pop("mem", None)
-        if _gpus_are_said(shared.get("gpus_per_node"), specific | further, allocation.name):
-            del shared["gpus_per_node"]
         return shared, specific | {"additional_parameters": further}
 
     def _checked(self, options: dict[str, Any], job: str) -> dict[str, Any]:
@@ -205,18 +194,6 @@ class Slurm(Cluster):
             for key, value in options.items()
             if value is not False and value not in (None, "")
         }
-
-
-def _gpus_are_said(per_node: object, options: dict[str, Any], job: str) -> bool:
-    """Whether an option says how many GPUs the job gets, so that --gpus-per-node must not. Raises WorkflowError where they differ."""
-    if not per_node:
-        return False
-    in_gres = gpus_in(options.get("gres"))
-    if in_gres is not None and str(in_gres) != str(per_node).rpartition(":")[2]:
-        raise WorkflowError(
-            f"{job}: gres={options['gres']} are {in_gres} GPUs a node, and gpus are {per_node}: leave one of them out."
-        )
-    return in_gres is not None or bool({"gpus", "gpus_per_task"} & options.keys())
 
 
 def pattern(path: str) -> str:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from submitit.slurm import slurm
 
-from .requeues import Requeue
-
 Info = dict[str, str]
 ACTIVE = frozenset(
     [
@@ -108,32 +106,6 @@ def records_command(job_ids: set[str]) -> list[str]:
         *("env", "SLURM_BITSTR_LEN=0", "sacct", "--allocations", "--parsable2"),
         *(f"--format={_FIELDS}", f"--jobs={','.join(ids)}"),
     ]
-
-
-def requeues(job_ids: set[str]) -> dict[str, Requeue]:
-    """Why the last ended run of each job ended, where the accounting tells that it was the scheduler's doing."""
-    command = records_command(job_ids)
-    command.insert(command.index("sacct") + 1, "--duplicates")
-    try:
-        lines = _whole_lines(output(command)).splitlines()
-    except ConnectionError:
-        return {}
-    found: dict[str, Requeue] = {}
-    for job_id, state, *_, nodes in (line.split("|") for line in lines[1:]):
-        if job_id in job_ids and state == "PREEMPTED":
-            found[job_id] = Requeue("preempted")
-        elif job_id in job_ids and state == "NODE_FAIL":
-            found[job_id] = Requeue("lost", (_down(nodes) or nodes,))
-    return found
-
-
-def _down(nodes: str) -> str:
-    """Those of these nodes that are down; "" where none is, or nobody tells."""
-    words = ("--noheader", "--states=down", f"--nodes={nodes}", "--format=%N")
-    try:
-        return ",".join(output(["sinfo", *words]).split())
-    except ConnectionError:
-        return ""
 
 
 def read_queue(text: str) -> dict[str, Info]:

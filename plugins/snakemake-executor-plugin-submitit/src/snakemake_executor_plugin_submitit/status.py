@@ -29,14 +29,14 @@ class Backoff:
         self.seconds = shortest_seconds
 
     @classmethod
-    def of(cls, asked_seconds: float, asks_scheduler: bool) -> "Backoff":
+    def of(cls, asked_seconds: float) -> "Backoff":
         """`asked_seconds`: Snakemake's `--seconds-between-status-checks`. A scheduler is not asked more often than every
-        two seconds for long; jobs on this machine can be."""
+        two seconds for long."""
         growing = max(
             SHORTEST_POLL_SECONDS, asked_seconds, min(LONGEST_POLL_SECONDS, 3 * asked_seconds)
         )
         shortest = max(0.1, min(SHORTEST_POLL_SECONDS, asked_seconds))
-        return cls(shortest, growing if asks_scheduler else SHORTEST_POLL_SECONDS)
+        return cls(shortest, growing)
 
     def reset(self) -> None:
         self.seconds = self._shortest
@@ -91,8 +91,7 @@ class Poller:
     def _query(self) -> bool:
         """Whether the scheduler answered. What is not answered counts for nothing: neither as an end, nor as a
         time without news of a job."""
-        if self._cluster.asks_scheduler:
-            self.queries += 1
+        self.queries += 1
         try:
             self._cluster.query()
         except ConnectionError as error:

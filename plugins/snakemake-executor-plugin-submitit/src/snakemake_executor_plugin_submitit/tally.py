@@ -17,7 +17,7 @@ WORDS = {
     "preempted": "pre-empted or told to stop",
     "limit": "at a time limit",
     "lost": "after the loss of a node",
-    "unknown": "for a reason that is not known",
+    "unknown": "by the scheduler",
 }
 
 
@@ -31,16 +31,14 @@ class Tally:
         self._logger = logger
         self._clock = clock
         self._said_at = clock()
-        self._running: dict[str, str] = {}
-        """The nodes of each job that ran in the last round, in the scheduler's words."""
+        self._running: set[str] = set()
+        """The jobs that ran in the last round."""
         self._seen: Counter[str] = Counter()
         """How often a job that ran was seen to wait again."""
         self._read: Counter[str] = Counter()
         """How many notes of a job were counted."""
-        self._asked: Counter[str] = Counter()
-        """How many of its requeues the scheduler explained."""
         self._requeued: Counter[str] = Counter()
-        """By reason."""
+        """By the reason that the job noted."""
 
     def note(self, states: Mapping[str, JobState], notes: Mapping[str, Sequence[Requeue]]) -> None:
         """`notes`: what jobs noted of themselves."""
@@ -50,27 +48,13 @@ class Tally:
             for requeue in notes[job_id][self._read[job_id] :]:
                 self._read[job_id] += 1
                 self._count(job_id, requeue)
-        self._explain({job_id: self._running[job_id] for job_id in waiting & self._running.keys()})
-        self._running = {job_id: active[job_id].nodes for job_id in active.keys() - waiting}
+        self._seen.update(waiting & self._running)
+        self._running = active.keys() - waiting
         if active and self._clock() - self._said_at >= SECONDS:
             self._said_at = self._clock()
             self._logger.info(
                 f"{self._cluster.name}: {len(waiting)} jobs wait, {len(self._running)} run; {self._words()}."
             )
-
-    def _explain(self, returned: Mapping[str, str]) -> None:
-        """Jobs that ran on these nodes in the last round, and wait now. Those that noted nothing were sent back by the scheduler."""
-        self._seen.update(returned.keys())
-        without_note = {
-            job_id: nodes
-            for job_id, nodes in returned.items()
-            if self._seen[job_id] > self._read[job_id] + self._asked[job_id]
-        }
-        if without_note:
-            found = self._cluster.requeues(without_note)
-            for job_id in without_note:
-                self._asked[job_id] += 1
-                self._count(job_id, found.get(job_id, Requeue("unknown")))
 
     def _count(self, job_id: str, requeue: Requeue) -> None:
         self._requeued[requeue.why] += 1
@@ -80,7 +64,7 @@ class Tally:
             )
 
     def _words(self) -> str:
-        counts = [
-            f"{self._requeued[why]} {words}" for why, words in WORDS.items() if self._requeued[why]
-        ]
+        without_note = (self._seen - self._read).total()
+        requeued = self._requeued + Counter({"unknown": without_note})
+        counts = [f"{requeued[why]} {words}" for why, words in WORDS.items() if requeued[why]]
         return f"back in the queue so far: {', '.join(counts) or 'none'}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType
 from typing import ClassVar
 
 from submitit.core import logger
 from submitit.core.utils import DelayedSubmission, JobPaths
 
-from submitit_gridengine.processes import end_others_of_job
 from submitit_qsub import clock
 from submitit_qsub.environment import ONE_TASK, QsubJobEnvironment, StopHandler
 
@@ -56,12 +54,6 @@ class GridEngineJobEnvironment(QsubJobEnvironment):
 
 
 class _Requeue(StopHandler):
-    def checkpoint_and_try_requeue(self, signum: int, frame: FrameType | None = None) -> None:
-        try:
-            super().checkpoint_and_try_requeue(signum, frame)
-        finally:
-            end_others_of_job()
-
     def _exit(self) -> None:
         sys.stdout.flush()
         sys.exit(REQUEUE_STATUS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,11 +80,13 @@ class FigureEntry:
             return function(tables)
 
 
+_FIGURE = re.compile(r"^FIGURE = (\{.*?^\})", re.MULTILINE | re.DOTALL)
+
+
 def _entry(module: Path) -> Iterable[FigureEntry]:
     """The entry of a module, read from its source: importing it would import matplotlib. None of a module that is no figure."""
-    for statement in ast.parse(module.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "FIGURE":
-            yield FigureEntry(module.stem, **ast.literal_eval(statement.value))
+    if found := _FIGURE.search(module.read_text(encoding="utf-8")):
+        yield FigureEntry(module.stem, **ast.literal_eval(found[1]))
 
 
 FIGURES: dict[str, FigureEntry] = {
