@@ -295,6 +295,13 @@ def test_a_job_that_runs_longer_than_any_that_ended_is_named_and_no_time_at_risk
     assert all("sacctmgr show runawayjobs" in line for line in told)
 
 
+def test_jobs_that_all_still_run_are_believed(tmp_path: Path) -> None:
+    running = "92|RUNNING|2026-06-20T00:00:00|Unknown|6-00:00:00|gres/gpu=8|c"
+    rate = read(tmp_path, table(running), begin=moment("2026-06-25"))
+    assert (rate.is_bound, rate.log and rate.log.doubts) == (True, ())
+    assert rate.mean_gpu_hours == 8 * 24 / 3
+
+
 def test_a_job_that_runs_since_long_before_the_others_is_named(tmp_path: Path) -> None:
     long = "9|COMPLETED|2026-04-01T00:00:00|2026-06-10T00:00:00|70-00:00:00|gres/gpu=8|a"
     old = "90|RUNNING|2026-05-01T00:00:00|Unknown|50-00:00:00|gres/gpu=8|c"

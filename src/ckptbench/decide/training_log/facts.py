@@ -18,7 +18,7 @@ BLOCKS = 10
 ENOUGH = 3
 """With fewer step times than this, steps beside saves are used too."""
 LONGER = 2
-"""Steps that take so many times as long as others have something else in them, such as a save that no line names."""
+"""Steps that take so many times as long as others have something else in them, such as a save that no line names; with so much less, lines are torn."""
 SURE = 100
 """A step time comes from lines about so many times as far apart as their times may be off."""
 LEAST_S = 0.001
@@ -89,13 +89,12 @@ def facts_of(log: Log) -> Facts:
 
 
 def _step(run: Run, resolution_s: float) -> Estimate | None:
-    """Of steps without a save beside or before them, but the first of each start; where there are too few, of those beside saves of a known duration too."""
+    """Of steps without a save beside or before them; where there are too few, of those beside saves of a known duration too."""
     known = [w for w in run.windows if not w.paused and w.begun <= len(w.stalls)]
-    without = [window for window in known if not (window.saves or window.is_first)]
-    steady = [window for window in without if not window.follows_save]
-    samples = (_samples(windows, resolution_s) for windows in (steady, without, known))
-    enough = (each for each in samples if len(each) >= ENOUGH)
-    return _estimate(next(enough, []) or _samples(known, resolution_s), _midmean)
+    without = [window for window in known if not window.saves]
+    quiet = [window for window in without if not window.follows_save]
+    samples = [_samples(windows, resolution_s) for windows in (quiet, without, known)]
+    return _estimate(next((each for each in samples if len(each) >= ENOUGH), samples[-1]), _midmean)
 
 
 def _samples(windows: Sequence[Window], resolution_s: float) -> list[float]:
@@ -110,7 +109,12 @@ def _samples(windows: Sequence[Window], resolution_s: float) -> list[float]:
     if not timed:
         return []
     usual_s = median(passed_s / steps for passed_s, steps in timed)
-    timed = [each for each in timed if each[0] <= LONGER * usual_s * each[1] + 2 * resolution_s]
+    off_s = 2 * resolution_s
+    timed = [
+        (passed_s, steps)
+        for passed_s, steps in timed
+        if usual_s * steps / LONGER - off_s <= passed_s <= LONGER * usual_s * steps + off_s
+    ]
     all_s = sum(passed_s for passed_s, _ in timed)
     parts = np.array_split(np.array(timed), min(len(timed), int(all_s / (SURE * resolution_s)) + 1))
     return [float(passed_s / steps) for passed_s, steps in (part.sum(axis=0) for part in parts)]
@@ -167,7 +171,7 @@ def _slowdown(run: Run, step_s: float) -> Estimate | None:
     losses = [
         (w.passed_s - w.steps * step_s - sum(w.stalls)) / len(w.stalls)
         for w in run.windows
-        if w.passed_s is not None and w.stalls and not (w.paused or w.is_first)
+        if w.passed_s is not None and w.stalls and not w.paused
     ]
     lost = _estimate(losses, _midmean)
     return lost if lost and lost.interval.lo > SURELY * lost.value else None

@@ -17,8 +17,6 @@ SEVERAL = 0.25
 class Window:
     """The steps between two lines of the log, with the saves and pauses among them."""
 
-    is_first: bool
-    """Of a start of the training."""
     follows_save: bool = False
     steps: int = 0
     took_s: float | None = None
@@ -67,7 +65,7 @@ class Run:
         self._step = 0
         self._begun: dict[int, float | None] = {}
         """When the latest saves began."""
-        self._window = Window(is_first=True)
+        self._window = Window()
         for event in events:
             self._take(event)
 
@@ -103,7 +101,7 @@ class Run:
         last = (before.step or 0) if before else step + 1
         if step < last and not (before and self._several):
             self.starts.append(Start(step))
-            self._window, self._begun = Window(is_first=True), {}
+            self._window, self._begun = Window(), {}
         # A bar is printed once more after a save.
         elif step > last or (step == last and event.number and window.saves):
             window.steps, window.took_s = step - last, event.seconds
@@ -112,7 +110,7 @@ class Run:
                 if window.passed_s < 0:
                     window.passed_s, self.jumps = None, self.jumps + 1
             self.windows.append(window)
-            self._window = Window(is_first=False, follows_save=bool(window.saves))
+            self._window = Window(follows_save=bool(window.saves))
         else:
             return  # of another rank, or the same bar
         self._before, self._step = event, step
@@ -121,10 +119,7 @@ class Run:
         window, latest = self._window, next(reversed(self._begun), self._step)
         if event.seconds is None:
             step = self._step if event.step is None else event.step
-            # Lines that name a step are on one save, and all ranks begin before any has finished.
-            if step not in self._begun or (
-                event.step is None and len(start.timed) >= len(start.begun)
-            ):
+            if step not in self._begun:  # else of another rank, or more on the same save
                 start.begun.append(step)
                 window.begun += 1
             self._begun.setdefault(step, event.at_s)
