@@ -254,6 +254,13 @@ def test_a_bad_log_is_refused_in_one_line(tmp_path: Path, times: str, line: str)
     assert refusal(tmp_path, LOG, times) == line
 
 
+def test_a_few_wrong_times_in_a_long_list_are_shown_and_do_not_count(tmp_path: Path) -> None:
+    times = "\n".join(["time", *(str(300 * n) for n in range(1, 21)), "7201", "soon"])
+    rate = read_rate(written(tmp_path, {**LOG, "restart_minutes": 0}, times))
+    assert (rate.failures, rate.log and rate.log.found) == (20, 20)
+    assert f"2 of 22 rows cannot be read and do not count; the first is line 22: time is '7201': {SPAN}" in rate.said()  # fmt: skip
+
+
 def test_a_missing_log_is_named_with_its_folder(tmp_path: Path) -> None:
     line = refusal(tmp_path, LOG)
     assert (

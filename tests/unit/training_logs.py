@@ -68,8 +68,9 @@ class Made:
 def megatron(made: Made, version: str = "main") -> list[str]:
     """`version`: `main`; `core-0.12` (dates of steps alone, in seconds); `core-0.5` (no dates); `2.0` (other timers)."""
     sizes = f"{made.gpus}, data-parallel{'-' if version == '2.0' else ' '}size: {made.gpus}, tensor-model-parallel size: 1"
-    lines = [f"using world size: {sizes}"]
+    lines: list[str] = []
     for nth, steps in enumerate(made.starts()):
+        lines.append(f"using world size: {sizes}")
         if not nth:
             lines.append(f"[after megatron is initialized] datetime: {made.stamp()} ")
         made.some(made.down_s if nth else made.start_s)
@@ -137,10 +138,7 @@ def torchtitan(made: Made, version: str = "main") -> list[str]:
     return lines
 
 
-def nanogpt(
-    made: Made, *, eval_s: float = 0.0, stamps: bool = False, eval_every: int = 0
-) -> list[str]:
-    """`eval_every`: evaluations without a save, as where the loss did not fall."""
+def nanogpt(made: Made, *, eval_s: float = 0.0, stamps: bool = False) -> list[str]:
     lines: list[str] = []
 
     def say(words: str) -> None:
@@ -153,7 +151,7 @@ def nanogpt(
             made.some(made.down_s)
         began_s = made.now_s
         saves = made.saves_after(iteration) and iteration > 0
-        if saves or iteration == 0 or (eval_every and iteration % eval_every == 0):
+        if saves or iteration == 0:
             made.some(eval_s)
             say(f"step {iteration}: train loss 4.0390, val loss 4.0427")
         if saves:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +14,18 @@ from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.decide.watched import OUTSIDE, Counted, Watched
 from ckptbench.matrix.shown import show
 
-OTHER_SCHEDULERS = re.compile(
-    r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];|=={9,}|qname\s|(?:[^:;]*:){30}"
-)
-"""Of PBS's accounting log; of what qacct prints, and of the file that it reads."""
 LEAST = 1e-9
 """Of the time that was watched: less is a rounding error."""
 LONGEST_S = 50 * 365.25 * SECONDS_PER_DAY
 """Of a log: longer ones mix seconds from a start of their own with dates."""
 COLUMN = "time"
 """The column of the times of a list."""
+SHOWN_NAMES = 5
 
 
 def count_failures(path: Path, file: FailureFile) -> Counted:
     """The failures of a log. Raises DataError with the first line that is wrong, and what to do."""
-    table = read_table(path)
+    table = read_table(path, file.column or COLUMN)
     watched = (read_jobs if is_of_jobs(table) else _read_list)(table, file)
     if watched.clock_s[-1] - watched.clock_s[0] > LONGEST_S:
         raise DataError(f"{path}: it lasts more than 50 years: write all times in the same way, with `from` and `to` in seconds or as dates")  # fmt: skip
@@ -45,20 +41,16 @@ def count_failures(path: Path, file: FailureFile) -> Counted:
 def _read_list(table: LogTable, file: FailureFile) -> Watched:
     """The times of the failures of one system."""
     column = file.column or COLUMN
-    if OTHER_SCHEDULERS.match(";".join(table.names)):
-        raise DataError(
-            f"{table.path}: line {table.first}: these are records of PBS or Grid Engine: write the times of the failures among them into a list, as "
-            'docs/failure-rates.md says below "PBS and Grid Engine"'
-        )
-    if not table.has(column) and len(table.names) == 1 and re.search(r"\d", table.names[0]):
-        table = table.without_names(column)
     if not table.has(column):
+        more = len(table.names) - SHOWN_NAMES
+        named = ", ".join(map(show, table.names[:SHOWN_NAMES])) + f" and {more} more" * (more > 0)
         raise DataError(
-            f"{table.path}: line {table.first}: there is no column {show(column)} among {table.named()}: begin the file with a line of names, of "
+            f"{table.path}: line {table.first}: there is no column {show(column)} among {named}: begin the file with a line of names, of "
             f"which one is {COLUMN}, or what `column` in a YAML file says; for jobs of Slurm, take the output of {ASK}"
         )
-    at_s = table.seconds(column)
-    table.refuse(~file.spans(at_s), column, OUTSIDE)
+    at_s = table.seconds(column, where=table.readable)
+    table.fault(at_s.notna() & ~file.spans(at_s), column, OUTSIDE)
+    doubts, at_s = table.doubts(), at_s[table.readable]
     unknown = [name for name, end in (("from", file.begin), ("to", file.end)) if end is None]
     needed = (unknown if len(at_s) < len(unknown) else []) + ["gpus"] * (file.gpus is None)
     if needed or file.gpus is None:
@@ -68,4 +60,4 @@ def _read_list(table: LogTable, file: FailureFile) -> Watched:
     begin = at_s.min() if file.begin is None else file.begin
     clock_s = np.array([begin, at_s.max() if file.end is None else file.end])
     gpu_hours = (clock_s - begin) * file.gpus / SECONDS_PER_HOUR
-    return Watched(np.array(list(at_s)), clock_s, gpu_hours)
+    return Watched(np.array([*at_s]), clock_s, gpu_hours, doubts=doubts)

@@ -1,10 +1,12 @@
-"""A log as a table of text, with commas or, as `sacct --parsable2` prints it, with |."""
+"""A log as a table of text: with commas, with | as `sacct --parsable2` prints it, or in columns over a line of dashes, as `sacct` does."""
 
 from __future__ import annotations
 
 import csv
-import io
-from dataclasses import dataclass, replace
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -16,97 +18,82 @@ from ckptbench.decide.clock import seconds_of
 from ckptbench.matrix.shown import show
 
 SEPARATORS = ",;\t"
-SHOWN_NAMES = 5
+OTHER_SCHEDULERS = re.compile(
+    r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];|=={9,}|qname\s|(?:[^:;{]*:){30}"
+)
+"""Of PBS's accounting log; of what qacct prints, and of the file that it reads."""
 CORRECT = "correct `log`, which is a path from the folder of its YAML file"
-
-
 ALIASES = {"jobidraw": "jobid", "elapsedraw": "elapsed"}
 """Columns that say the same."""
+MOST_UNREADABLE = 0.1
+"""Of the rows: with more than this part, the table is not what it is taken for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LogTable:
-    """The names of the columns, in the first line, and the cells of the others."""
+    """The rows of a log, some of which may turn out to be unreadable."""
 
     path: Path
     first: int
-    """The number of the first line."""
-    names: tuple[str, ...]
-    rows: pd.Series[list[str]]
-    """The cells of each line, by its number."""
-
-    def named(self) -> str:
-        """The names, as an error shows them."""
-        shown = ", ".join(map(show, self.names[:SHOWN_NAMES]))
-        more = len(self.names) - SHOWN_NAMES
-        return f"{shown} and {more} more" if more > 0 else shown
+    """The number of the line of names."""
+    names: list[str]
+    rows: pd.DataFrame
+    """Texts, by the numbers of their lines. Names of columns have no capitals."""
+    faults: dict[int, str] = field(default_factory=dict)
+    """What is wrong with an unreadable row."""
 
     def has(self, name: str) -> bool:
-        return _known(name) in map(_known, self.names)
+        return _known(name) in self.rows
 
-    def column(self, name: str) -> pd.Series[str]:
-        """Its cells; empty ones where it is missing."""
-        if not self.has(name):
-            return self.rows.map(lambda row: "")
-        place = [*map(_known, self.names)].index(_known(name))
-        return self.rows.map(lambda row: row[place] if place < len(row) else "")
+    def text(self, name: str) -> pd.Series[str]:
+        """The cells of a column; empty ones where it is missing."""
+        return self.rows.get(_known(name), pd.Series("", self.rows.index, dtype=object))
 
-    def seconds(self, name: str, where: pd.Series[bool] | None = None) -> pd.Series[float]:
-        """The times of a column, in the lines `where` they are needed. Raises DataError for the first that is none."""
-        texts = self.column(name)
-        found = {}
-        for line, text in (texts if where is None else texts[where]).items():
+    def seconds(self, name: str, where: pd.Series[bool]) -> pd.Series[float]:
+        """The times of a column, in the rows `where` they are needed; NaN elsewhere and where they cannot be read."""
+        texts, found = self.text(name)[where], []
+        for line, text in zip(texts.index.tolist(), texts, strict=True):
             try:
-                found[line] = seconds_of(text)
+                found.append(seconds_of(text))
             except ValueError as error:
-                raise self.error(line, f"{name} is {show(text)}: {error}") from None
-        return pd.Series(found, dtype=float)
+                found.append(math.nan)
+                self.faults.setdefault(line, f"{name} is {show(text)}: {error}")
+        return pd.Series(found, texts.index, dtype=float).reindex(self.rows.index)
 
-    def refuse(self, wrong: pd.Series[bool], name: str, words: str) -> None:
-        """Raises DataError for the first of these lines, with the cell of the column `name`."""
-        if wrong.any():
-            line = wrong[wrong].index[0]
-            raise self.error(line, f"{name} is {show(self.column(name)[line])}: {words}")
+    def fault(self, wrong: pd.Series[bool], name: str, words: str) -> None:
+        """These rows are unreadable, for what the column `name` says."""
+        texts = self.text(name)[wrong]
+        for line, text in zip(texts.index.tolist(), texts, strict=True):
+            self.faults.setdefault(line, f"{name} is {show(text)}: {words}")
 
-    def error(self, line: object, words: str) -> DataError:
-        return DataError(f"{self.path}: line {line}: {words}")
+    @property
+    def readable(self) -> pd.Series[bool]:
+        return ~self.rows.index.to_series().isin(self.faults)
 
-    def without_names(self, name: str) -> LogTable:
-        """The same with one column of this name, where the first line is a row too."""
-        first = pd.Series({self.first: list(self.names)})
-        return replace(self, names=(name,), rows=pd.concat([first, self.rows]))
-
-    def only(self, kept: pd.Series[bool]) -> LogTable:
-        return replace(self, rows=self.rows[kept])
+    def doubts(self) -> tuple[str, ...]:
+        """A sentence on the unreadable rows, if there are some. Raises DataError where they are many."""
+        faults = {line: self.faults[line] for line in self.rows.index if line in self.faults}
+        if not faults:
+            return ()
+        first, number, of = min(faults), len(faults), len(self.rows)
+        words = f"line {first}: {faults[first]}"
+        if number > MOST_UNREADABLE * of:
+            raise DataError(f"{self.path}: {words}" + f" ({number:,} of {of:,} rows cannot be read)" * (number > 1))  # fmt: skip
+        return (f"{number:,} of {of:,} rows cannot be read and do not count; the first is {words}",)
 
 
 def _known(name: str) -> str:
-    """Whatever its capitals."""
     return ALIASES.get(name.lower(), name.lower())
 
 
-def read_table(path: Path) -> LogTable:
-    """Without empty lines, lines that begin with #, and names that are repeated where files were joined.
+def read_table(path: Path, column: str) -> LogTable:
+    """Without empty lines, lines that begin with #, and names that are repeated where files were joined. `column` is that of a list without names.
 
     Raises DataError where it cannot be read or is empty.
     """
-    rows: dict[int, list[str]] = {}
-    names: list[str] | None = None
-    first = 0
     try:
-        text = read_regular(path).decode("utf-8-sig")
-        head = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
-        separator = "|" if "|" in head else max(SEPARATORS, key=head.count)
-        quote = None if separator == "|" else '"'  # sacct quotes nothing
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quotechar=quote)
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if not any(cells) or cells[0].startswith("#"):
-                continue
-            if names is None:
-                first, names = reader.line_num, cells
-            elif len(cells) == 1 or cells != names:
-                rows[reader.line_num] = cells
+        lines = read_regular(path).decode("utf-8-sig").splitlines()
+        rows = {number: cells for number, cells in _cells(lines) if any(cells) and cells[0][:1] != "#"}  # fmt: skip
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read: {blame(error, path, CORRECT, reading=True)}"
@@ -115,6 +102,39 @@ def read_table(path: Path) -> LogTable:
         raise DataError(
             f"{path}: cannot be read as CSV in UTF-8: {error}; correct it, or {CORRECT}"
         ) from None
-    if names is None:
+    if not rows:
         raise DataError(f"{path}: it is empty: begin it with a line of names")
-    return LogTable(path, first, tuple(names), pd.Series(rows, dtype=object))
+    first, names = next(iter(rows.items()))
+    if OTHER_SCHEDULERS.match(lines[first - 1]):
+        raise DataError(
+            f"{path}: line {first}: these are records of PBS or Grid Engine: write the times of the failures among them into a list, as "
+            'docs/failure-rates.md says below "PBS and Grid Engine"'
+        )
+    if len(names) == 1 and _known(names[0]) != _known(column) and re.search(r"\d", names[0]):
+        names = [column]
+    else:
+        rows = {line: cells for line, cells in rows.items() if line != first and (cells != names or len(names) == 1)}  # fmt: skip
+    width = len(names)
+    padded = [(cells + [""] * width)[:width] for cells in rows.values()]
+    frame = pd.DataFrame(padded, [*rows], [*map(_known, names)], dtype=object)
+    table = LogTable(path, first, names, frame.loc[:, ~frame.columns.duplicated()])
+    if table.has("State"):
+        wrong = {line: len(cells) for line, cells in rows.items() if len(cells) < width or any(cells[width:])}  # fmt: skip
+        table.faults = {line: f"it has {number} columns for {width} names: complete it, or leave out a column in which a cell holds a separator" for line, number in wrong.items()}  # fmt: skip
+    return table
+
+
+def _cells(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Of each line, by its number."""
+    rules = [line for line in lines if re.fullmatch(r"-{3,}[- ]*", line)]
+    if rules:
+        spans = [match.span() for match in re.finditer("-+", rules[0])]
+        for number, line in enumerate(lines, 1):
+            yield number, [line[begin:end].strip() for begin, end in spans if line not in rules]
+        return
+    head = next((line for line in lines if line.strip() and line[0] != "#"), "")
+    separator = "|" if "|" in head else max(SEPARATORS, key=head.count)
+    # sacct quotes nothing
+    reader = csv.reader(lines, delimiter=separator, quotechar=None if separator == "|" else '"')
+    for row in reader:
+        yield reader.line_num, [cell.strip() for cell in row]

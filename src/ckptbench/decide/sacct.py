@@ -14,7 +14,6 @@ import pandas as pd
 from ckptbench.common.errors import DataError
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable
-from ckptbench.decide.lost_ends import without_lost_ends
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.decide.watched import OUTSIDE, Floats, Watched
 
@@ -28,6 +27,7 @@ ELAPSED = r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})"
 """Days, hours, minutes and seconds; of `ElapsedRaw` seconds."""
 GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 """Of one kind of GPU, or of all."""
+MOST_SHOWN = 3
 
 
 def is_of_jobs(table: LogTable) -> bool:
@@ -41,7 +41,7 @@ def read_jobs(table: LogTable, file: FailureFile) -> Watched:
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
     """
     jobs = _jobs(table, file)
-    doubts: tuple[str, ...] = ()
+    doubts = table.doubts()
     failed = jobs[jobs["has_failed"]]
     no_gpus = f"{table.path}: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
     if len(jobs) and table.has("AllocTRES") and not jobs["gpus"].any():
@@ -50,7 +50,8 @@ def read_jobs(table: LogTable, file: FailureFile) -> Watched:
         clock_s, gpu_hours = given
     else:
         jobs = jobs[(jobs["gpus"] > 0) & ((jobs["elapsed_s"] > 0) | jobs["has_failed"])]
-        jobs, doubts = without_lost_ends(jobs, file)
+        jobs, lost = _without_lost_ends(jobs, file)
+        doubts += lost
         if not (jobs["elapsed_s"] > 0).any():
             raise DataError(no_gpus)
         clock_s, gpu_hours = _watched(jobs, file)
@@ -73,51 +74,35 @@ def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
         raise DataError(
             f"{table.path}: line {table.first}: there is no column {' and no column '.join(missing)}: ask for them by {ASK}{other}"
         )
-    _check_widths(table)
-    table = table.only(~table.column("JobID").str.contains(".", regex=False))  # steps
-    states = table.column("State").str.fullmatch(STATE)
-    table.refuse(~states, "State", "use a state of Slurm, as COMPLETED, or remove the line")
-    state = table.column("State").str.extract(STATE)[0]
-    start, end = table.column("Start"), table.column(end_column)
+    table.rows = table.rows[~table.text("JobID").str.contains(".", regex=False)]  # steps
+    state = table.text("State").str.extract(f"^{STATE}$")[0]
+    table.fault(state.isna(), "State", "use a state of Slurm, as COMPLETED, or remove the line")
+    start, end = table.text("Start"), table.text(end_column)
     begins, ends = (~each.str.lower().isin(UNKNOWN) for each in (start, end))
     gpus, elapsed_s = _gpus(table), _elapsed_s(table, needed=begins & (not is_given))
     has_failed = state.isin(file.states) & ((gpus > 0) | (not table.has("AllocTRES")))
-    table.refuse(has_failed & ~ends, end_column, "but it has failed: say when, or remove the line")
+    table.fault(has_failed & ~ends, end_column, "but it has failed: say when, or remove the line")
     ran = ~begins & ~ends & (elapsed_s > 0) & (gpus > 0) & (not is_given)
-    table.refuse(ran, end_column, "but it ran: ask for Start too, or remove the line")
-    end_s = pd.concat([
-        table.seconds(end_column, where=ends),
-        table.seconds("Start", where=begins & ~ends) + elapsed_s[begins & ~ends],  # it still runs
-    ])  # fmt: skip
+    table.fault(ran, end_column, "but it ran: ask for Start too, or remove the line")
+    still_s = table.seconds("Start", where=begins & ~ends) + elapsed_s  # it still runs
+    end_s = table.seconds(end_column, where=ends).fillna(still_s)
     if is_given:
-        outside = has_failed & ~file.spans(end_s.reindex(has_failed.index))
-        table.refuse(outside, end_column, OUTSIDE)
+        table.fault(has_failed & end_s.notna() & ~file.spans(end_s), end_column, OUTSIDE)
     jobs = pd.DataFrame({
-        "job": table.column("JobID"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
+        "job": table.text("JobID"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
         "gpus": gpus, "has_failed": has_failed, "is_running": begins & ~ends,
-    }).dropna(subset="end_s")  # fmt: skip
+    })[table.readable].dropna(subset="end_s")  # fmt: skip
     jobs["job"] = jobs["job"].where(jobs["job"] != "", jobs.index.astype(str))
     seen_most = jobs.sort_values("elapsed_s", kind="stable")
     return seen_most.drop_duplicates(["job", "begin"], keep="last").sort_index()
 
 
-def _check_widths(table: LogTable) -> None:
-    number = len(table.names)
-    for line, row in table.rows.items():
-        if len(row) < number:
-            words = f"it has {len(row)} columns of {number}: complete or remove the line"
-            raise table.error(line, words)
-        if any(row[number:]):
-            words = f"it has {len(row)} columns for {number} names: a cell holds a separator, so leave its column out"
-            raise table.error(line, words)
-
-
 def _elapsed_s(table: LogTable, needed: pd.Series[bool]) -> pd.Series[float]:
-    texts = table.column("Elapsed")
+    texts = table.text("Elapsed")
     wrong = ~texts.str.fullmatch(ELAPSED) & ((texts != "") | needed)
     words = "use days-hours:minutes:seconds, as in 1-02:30:00, or remove the line"
-    table.refuse(wrong, "Elapsed", words)
-    parts = texts.str.extract(ELAPSED).astype(float).fillna(0.0)
+    table.fault(wrong, "Elapsed", words)
+    parts = texts.str.extract(f"^(?:{ELAPSED})$").astype(float).fillna(0.0)
     return parts.dot([SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE, 1.0, 1.0])
 
 
@@ -128,10 +113,28 @@ def _gpus(table: LogTable) -> pd.Series[int]:
         found = [(kind, int(number)) for kind, number in GPUS.findall(text)]
         return next((all_ for kind, all_ in found if not kind), sum(each for _, each in found))
 
-    texts = table.column("AllocTRES")
+    texts = table.text("AllocTRES")
     wrong = texts.str.contains("gres/gpu[:=]") & ~texts.map(lambda text: bool(GPUS.search(text)))
-    table.refuse(wrong, "AllocTRES", "use a number of GPUs, as in gres/gpu=8")
+    table.fault(wrong, "AllocTRES", "use a number of GPUs, as in gres/gpu=8")
     return texts.map(number).astype(int)
+
+
+def _without_lost_ends(jobs: pd.DataFrame, file: FailureFile) -> tuple[pd.DataFrame, tuple[str, ...]]:  # fmt: skip
+    """Without jobs of which Slurm has lost the end: they run for ever in its accounting. And a sentence on them."""
+    ended = jobs[~jobs["is_running"]]
+    longest_s = ended["elapsed_s"].max()
+    begin_s = ended["end_s"].min() if file.begin is None else file.begin
+    began_s = jobs["end_s"] - jobs["elapsed_s"]
+    is_old = (jobs["elapsed_s"] > longest_s) | (began_s < 2 * begin_s - jobs["end_s"].max())
+    lost = jobs[jobs["is_running"] & is_old & (len(ended) > 0)]
+    if lost.empty:
+        return jobs, ()
+    number = len(lost)
+    names = ", ".join(map(str, lost["job"][:MOST_SHOWN])) + ", ..." * (number > MOST_SHOWN)
+    return jobs.drop(lost.index), (
+        f"{number:,} job{'s' * (number != 1)} ({names}) still RUNNING for longer than any that ended ({longest_s / SECONDS_PER_DAY:.3g} days), or since long before "
+        "these: not counted, as Slurm may have lost their end: see `sacctmgr show runawayjobs`; if they do run, give gpus, from and to in a YAML file",
+    )
 
 
 def _given(file: FailureFile) -> tuple[Floats, Floats] | None:

@@ -13,7 +13,6 @@ from ckptbench.decide.training_log.forms import Form
 from ckptbench.decide.training_log.lines import bar_name, seconds_of, stamp_in, whole_time
 from ckptbench.matrix.shown import show
 
-Kind = Literal["step", "save", "finished", "pause", "gpus", "loss", "total"]
 LARGEST = 1e12
 """No step, and no time since 1970 in seconds, is beyond it."""
 COARSE_S, FINE_S = 1.0, 0.001
@@ -23,7 +22,7 @@ COARSE_S, FINE_S = 1.0, 0.001
 class Event(NamedTuple):
     """One line's."""
 
-    kind: Kind
+    kind: Literal["step", "save", "finished", "pause", "gpus", "loss", "total"]
     step: int | None = None
     at_s: float | None = None
     """When the line was printed."""
@@ -45,8 +44,6 @@ class Log:
 
     form: Form
     events: list[Event] = field(default_factory=list)
-    began_s: float | None = None
-    """The first time in it."""
     resolution_s: float = FINE_S
     """How far times may be off."""
     interval: int | None = None
@@ -70,8 +67,6 @@ def read_lines(lines: Iterable[str], form: Form, where: str) -> Log:
             for match in pattern.finditer(line)
         ]
         try:
-            if log.began_s is None and not form.has_own_clock and (stamp := stamp_in(line)):
-                log.began_s = time_of(stamp, log)
             for match in sorted(found, key=re.Match.start):
                 log.events += _events(match, line, log)
         except ValueError as error:
@@ -83,13 +78,10 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     """Raises ValueError with the remedy."""
     told = {name: text for name, text in match.groupdict().items() if text is not None}
     step = _whole("step", told["step"]) if "step" in told else None
-    if "total" in told:
-        at_s = time_of(told["time"], log)
-    elif log.form.has_own_clock:
-        at_s = time_of(whole_time(line, *match.span("time")), log) if "time" in told else None
-    else:
-        stamp = stamp_in(line)
-        at_s = time_of(stamp, log) if stamp else None
+    at = stamp_in(line)
+    if log.form.has_own_clock:
+        at = whole_time(line, *match.span("time")) if "time" in told else None
+    at_s = time_of(at, log) if at else None
     if "gpus" in told:
         yield Event("gpus", number=math.prod(map(int, re.findall(r"\d+", told["gpus"]))))
     elif "all" in told:
@@ -104,13 +96,11 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
         saves = told.keys() & {"save", "save_s", "save_ms", "background"}
         took_s = _duration("step", told)
         if step is not None and (took_s is not None or not saves):
-            bar = bar_name(line, match.start()) if "total" in told else ""
-            yield Event(
-                "step", step + log.form.from_zero, at_s, took_s, number=int(told.get("total", 0)), bar=bar, is_marked="loss" in told
-            )  # fmt: skip
+            total = int(told.get("total", 0))
+            bar = bar_name(line, match.start()) if total else ""
+            yield Event("step", step + log.form.from_zero, at_s, took_s, total, False, bar, "loss" in told)  # fmt: skip
         if saves:
-            save_s = _duration("save", told)
-            yield Event("save", step, at_s, save_s, background="background" in told)
+            yield Event("save", step, at_s, _duration("save", told), 0, "background" in told)
 
 
 def _duration(name: str, told: dict[str, str]) -> float | None:

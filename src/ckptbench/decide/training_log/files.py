@@ -19,7 +19,6 @@ STATE = Form(
     aside="Its steps have the saves of the whole run in them, and are too short if it was resumed",
 )
 METRICS = Form(name="a CSV file (Lightning's CSVLogger)", lines=(), from_zero=True)
-HISTORY = b'"log_history"'
 TIMES = re.compile(r"(.*-)?(train/)?(time|timestamp|elapsed)|created_at")
 """Columns that say when: `train/time` is of Lightning's ThroughputMonitor, which leaves out validation. A prefix of the logger ends in a dash."""
 
@@ -29,7 +28,7 @@ def trainer_state(content: bytes, where: str) -> Log | None:
 
     Raises DataError where it is torn.
     """
-    if not content.lstrip().startswith(b"{") or HISTORY not in content:
+    if not content.lstrip().startswith(b"{") or b'"log_history"' not in content:
         return None
     try:
         state = json.loads(content)
@@ -64,32 +63,22 @@ def _of_run(history: Iterable[dict[str, Any]]) -> float | None:
 
 def metrics(lines: Iterable[str]) -> Log | None:
     """None where the first line names no column `step`. A row that is torn tells nothing."""
-    rows = csv.reader(lines)
+    rows = csv.DictReader(lines)
     log = Log(METRICS)
     try:
-        names = [name.strip() for name in next(rows, [])]
+        names = rows.fieldnames or []
         if len(names) < 2 or "step" not in names:
             return None
+        times = [name for name in names if TIMES.fullmatch(name)]
         for row in rows:
-            told = dict(zip(names, row, strict=False))
-            step = _number(told.get("step"))
-            if step is not None:
-                log.events.append(Event("step", int(step) + METRICS.from_zero, _when(told, log)))
+            if (step := _number(row["step"])) is not None:
+                at = next(filter(None, (row[name] for name in times)), "")
+                log.events.append(Event("step", int(step) + 1, time_of(at, log)))
     except csv.Error:
         return None
     timed = [event for event in log.events if event.at_s is not None]
     log.events = timed or log.events  # rows of validation have no time
     return log
-
-
-def _when(told: dict[str, str], log: Log) -> float | None:
-    for name, text in told.items():
-        if text and TIMES.fullmatch(name):
-            try:
-                return time_of(text, log)
-            except ValueError:
-                return None
-    return None
 
 
 def _number(value: object) -> float | None:

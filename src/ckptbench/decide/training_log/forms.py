@@ -105,34 +105,19 @@ FORMS = (MEGATRON, TORCHTITAN, NANOGPT, BAR)
 
 def own_form(patterns: Sequence[str]) -> Form:
     """The form of a user's expressions. Raises ConfigError for what is wrong with them."""
-    compiled = [_compiled(pattern) for pattern in patterns]
-    for each in compiled:
-        if set(each.groupindex) == {"time"}:
-            raise ConfigError(f"--log-pattern {show(each.pattern)} names time alone: put it into the expression of the step or save in its line")  # fmt: skip
-    found = {group for each in compiled for group in each.groupindex}
+    known, found = ", ".join(GROUPS), set[str]()
+    for pattern in patterns:
+        try:
+            names = set(re.compile(pattern).groupindex)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(f"--log-pattern {show(pattern)} is no regular expression of Python's: {error}; use one as in {EXAMPLE}") from None  # fmt: skip
+        if not names or not names <= set(GROUPS):
+            wrong = ", ".join(sorted(names - set(GROUPS))) or "no group"
+            raise ConfigError(f"--log-pattern {show(pattern)} names {wrong}: use some of {known}, as in {EXAMPLE}")  # fmt: skip
+        if names == {"time"}:
+            raise ConfigError(f"--log-pattern {show(pattern)} names time alone: put it into the expression of the step or save in its line")  # fmt: skip
+        found |= names
     if "step" not in found:
         raise ConfigError(f"--log-pattern: no (?P<step>...) in it: add it, as in {EXAMPLE}")
-    return Form(
-        name="--log-pattern says",
-        lines=tuple(("", each) for each in compiled),
-        has_own_clock="time" in found,
-    )
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(
-            f"--log-pattern {show(pattern)} is no regular expression of Python's: {error}; use one as in {EXAMPLE}"
-        ) from None
-    known = ", ".join(GROUPS)
-    if unknown := sorted(set(compiled.groupindex) - set(GROUPS)):
-        raise ConfigError(
-            f"--log-pattern {show(pattern)} names {', '.join(unknown)}: use the names {known}"
-        )
-    if not compiled.groupindex:
-        raise ConfigError(
-            f"--log-pattern {show(pattern)} has no named group: use some of {known}, as in {EXAMPLE}"
-        )
-    return compiled
+    lines = _lines(*(("", pattern) for pattern in patterns))
+    return Form(name="--log-pattern says", lines=lines, has_own_clock="time" in found)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from ckptbench.common.errors import DataError
@@ -11,8 +14,12 @@ from ckptbench.decide.training_log.events import Log, read_lines
 from ckptbench.decide.training_log.files import metrics, trainer_state
 from ckptbench.decide.training_log.forms import BAR, EXAMPLE, FORMS, own_form
 from ckptbench.decide.training_log.lines import content_of, lines_of
-from ckptbench.decide.training_log.suggestion import suggestion
 from ckptbench.matrix.shown import show
+
+COUNT = re.compile(r"(?<!\w)(\w*(?:step|iteration|iter|update|batch)(?:e?s)?)\b\W{1,12}(\d{1,12})(?!\d|[.:]\d)", re.IGNORECASE)  # fmt: skip
+"""A name of a count, and the count."""
+RISES = 2
+"""A number that rises so often counts something."""
 
 
 def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
@@ -35,11 +42,23 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
             raise DataError(f"{path}: {error}") from None
         if log.has_steps:
             return log
-    lines = list(lines_of(content))
+    lines = [*lines_of(content)]
     none = f"{path}: none of its {len(lines):,} lines tells of a step"
     first = f"the first line is {show(next((line.strip() for line in lines if line.strip()), ''))}"
-    looks = suggestion(lines)
+    looks = _suggestion(lines)
     if patterns:
         raise DataError(f"{none}, by --log-pattern {' '.join(map(show, patterns))}: correct it; {looks or first}")  # fmt: skip
     known = ", ".join(form.name for form in forms)
     raise DataError(f"{none}, as they do of {known}: {looks or f'say how yours do, as in {EXAMPLE}; {first}'}")  # fmt: skip
+
+
+def _suggestion(lines: Sequence[str]) -> str:
+    """A line that looks like one of a step, and an expression of its number. Empty where none counts up."""
+    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for line in lines:
+        for match in COUNT.finditer(line):
+            found[match[1]].append((int(match[2]), line.strip()))
+    for name, counts in sorted(found.items(), key=lambda one: -len(one[1])):
+        if sum(after > before for (before, _), (after, _) in pairwise(counts)) >= RISES:
+            return rf"{show(counts[1][1])} looks like the line of a step: try --log-pattern '\b{name}\W+(?P<step>\d+)', with (?P<step_s>...) or (?P<time>...) around its time if no date begins the line"
+    return ""

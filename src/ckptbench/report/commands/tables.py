@@ -204,7 +204,7 @@ def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
     if asked.now is None and facts.interval is None:
         yield '--now: how often you save today, as in --now "500 steps"'
-    if asked.restart is None and facts.down is None:
+    if asked.restart is None:
         yield MISSING["restart"]
 
 
@@ -218,7 +218,6 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
     step = asked.step or _uncertain(facts.step)
     step_s = asked.step or (facts.step.value if facts.step else 0.0)
     interval = asked.now.in_steps(step_s) if asked.now is not None else facts.interval
-    down = asked.restart or _uncertain(facts.down)
     strategies: list[dict[str, Any]] = [
         {
             "name": each.name,
@@ -237,7 +236,7 @@ def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
         "interval": f"{interval} steps",
         "strategies": strategies,
-        "recoveries": [{"name": "restart", "down_s": down}],
+        "recoveries": [{"name": "restart", "down_s": asked.restart}],
     }
 
 
@@ -260,9 +259,9 @@ def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
         told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
     if asked.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
-    if asked.restart is None and facts.down is not None:
-        told.append(f"a restart {_shown(facts.down)} ({facts.down_from})")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
+    if facts.starts > 1:
+        yield f"It has {facts.starts:,} starts of the training: the time between them is left out."
     if facts.jumps:
         yield f"Its clock went back {counted(facts.jumps, 'time')}, as at the end of a day: the steps there are left out."
     option, counts = ("--step", asked.step is None) if facts.stall is None else ("--blocking", _takes_stall(asked))  # fmt: skip

@@ -1,0 +1,139 @@
+"""The run that a log is of: the steps between two of its lines, and the saves beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from ckptbench.decide.training_log.events import Event
+
+SEVERAL = 0.25
+"""Where the steps of more than this part of the lines do not rise, several ranks write into the log."""
+
+
+@dataclass(slots=True)
+class Window:
+    """The steps between two lines of the log, with the saves and pauses among them."""
+
+    follows_save: bool = False
+    steps: int = 0
+    took_s: float | None = None
+    """How long a step took, as the line that ends it says."""
+    passed_s: float | None = None
+    """None where the lines have no times, or the clock went back."""
+    begun: int = 0
+    """Saves that lines name as they begin or end."""
+    stalls: list[float] = field(default_factory=list)
+    """How long training stood still for saves, as lines say it."""
+    paused: bool = False
+    """Whether the training evaluated or so meanwhile."""
+    pause_s: float = 0.0
+    """For how long, as far as the log says it."""
+
+    @property
+    def saves(self) -> int:
+        return max(self.begun, len(self.stalls))
+
+
+@dataclass(slots=True)
+class Start:
+    """One start of the training: the step of its first line, and the steps of the saves after that, as far as lines name them."""
+
+    first: int
+    begun: list[int] = field(default_factory=list)
+    timed: list[int] = field(default_factory=list)
+    stalls: list[float] = field(default_factory=list)
+    """Of the timed ones: how long training stood still for each."""
+
+
+class Run:
+    """All of a training that one log says. What lies between two starts of it is left out."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.windows: list[Window] = []
+        self.starts: list[Start] = []
+        self.finished: list[float] = []
+        """Seconds from the beginning of a save until the program says that it is finished."""
+        self.jumps = 0
+        """Times that the clock went back while steps went on."""
+        steps = [event.step or 0 for event in events if event.kind == "step"]
+        self._several = sum(b <= a for a, b in pairwise(steps)) > SEVERAL * len(steps)
+        self._before: Event | None = None
+        """The latest line of a step of this start."""
+        self._step = 0
+        self._begun: dict[int, float | None] = {}
+        """When the latest saves began."""
+        self._window = Window()
+        for event in events:
+            self._take(event)
+
+    @property
+    def stride(self) -> int:
+        """Steps from one line to the next, as a rule."""
+        return int(median(window.steps for window in self.windows)) if self.windows else 1
+
+    @property
+    def steps(self) -> int:
+        """All that were done. The first line of a start ends those since the save before it, at most as many as other lines."""
+        saved = [0, *(step for start in self.starts for step in (*start.begun, *start.timed))]
+        since = (start.first - max(step for step in saved if step < start.first or not step) for start in self.starts)  # fmt: skip
+        return sum(w.steps for w in self.windows) + sum(min(each, self.stride) for each in since)
+
+    def _take(self, event: Event) -> None:
+        match event.kind:
+            case "step":
+                self._end_window(event, event.step or 0)
+            case "gpus":  # a start prints how many there are
+                self._before = None
+            case "pause":
+                self._window.paused = True
+                self._window.pause_s += event.seconds or 0.0
+                self._step = event.step or self._step
+            case "save" if self.starts:
+                self._save(event, self.starts[-1])
+            case "finished":
+                self._finish(event)
+
+    def _end_window(self, event: Event, step: int) -> None:
+        before, window = self._before, self._window
+        last = (before.step or 0) if before else step + 1
+        if step < last and not (before and self._several):
+            self.starts.append(Start(step))
+            self._window, self._begun = Window(), {}
+        # A bar is printed once more after a save.
+        elif step > last or (step == last and event.number and window.saves):
+            window.steps, window.took_s = step - last, event.seconds
+            if before and before.at_s is not None and event.at_s is not None:
+                window.passed_s = event.at_s - before.at_s
+                if window.passed_s < 0:
+                    window.passed_s, self.jumps = None, self.jumps + 1
+            self.windows.append(window)
+            self._window = Window(follows_save=bool(window.saves))
+        else:
+            return  # of another rank, or the same bar
+        self._before, self._step = event, step
+
+    def _save(self, event: Event, start: Start) -> None:
+        window, latest = self._window, next(reversed(self._begun), self._step)
+        if event.seconds is None:
+            step = self._step if event.step is None else event.step
+            if step not in self._begun:  # else of another rank, or more on the same save
+                start.begun.append(step)
+                window.begun += 1
+            self._begun.setdefault(step, event.at_s)
+        elif self._several and window.stalls:  # training waits for the slowest rank
+            start.stalls[-1] = window.stalls[-1] = max(window.stalls[-1], event.seconds)
+        else:
+            start.stalls.append(event.seconds)
+            window.stalls.append(event.seconds)
+            start.timed.append(latest if event.step is None else event.step)
+
+    def _finish(self, event: Event) -> None:
+        latest = next(reversed(self._begun), self._step)
+        began_s = self._begun.get(latest if event.step is None else event.step)
+        if event.seconds is not None:
+            self.finished.append(event.seconds)
+        elif began_s is not None and event.at_s is not None and event.at_s >= began_s:
+            self.finished.append(event.at_s - began_s)
