@@ -28,7 +28,6 @@ FIGURES = (
     "determinism",
     "determinism_cost",
     "divergence",
-    "controls",
     "restore",
     "recovery",
     "aftermath",

@@ -47,8 +47,6 @@ class Restarts:
     parting: frozenset[tuple[str, bool]] = frozenset({("tensorflow", False)})
     """Framework and deterministic mode of the runs that part from their reference, after the second epoch."""
     controls: bool = True
-    missed: frozenset[tuple[str, str]] = frozenset()
-    """Framework and what its restarts leave out without the comparison noticing."""
     cold_shown: tuple[tuple[str, bool | None], ...] = ()
     """By framework, where the cold loads of one were not shown to be cold."""
 
@@ -62,9 +60,8 @@ class Restarts:
                 yield with_specs(whole | {"history": "killed_between", "omit": omit})
 
     def parts(self, setup: Setup) -> bool:
-        if setup["omit"] != "nothing":
-            return (setup["framework"], setup["omit"]) not in self.missed
-        return (setup["framework"], setup["deterministic"]) in self.parting
+        is_control = setup["omit"] != "nothing"
+        return is_control or (setup["framework"], setup["deterministic"]) in self.parting
 
 
 def kills(setup: Setup) -> int:

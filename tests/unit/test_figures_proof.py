@@ -19,7 +19,6 @@ from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.report.figures import FIGURES, proofs
-from ckptbench.report.figures.controls import outcome
 from ckptbench.report.figures.divergence import distance
 from ckptbench.report.figures.kit.style import look, paper
 
@@ -56,8 +55,6 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         "determinism",
         "divergence",
     }
-    control = {"faults": PluginSpec("killed_inside"), "omit": "momentum"}
-    assert shows("controls", **control)
     assert shows("restore", faults=PluginSpec("killed_inside"))
     assert not shows("recovery", faults=PluginSpec("killed_inside"))
     deterministic = dataclasses.replace(BASELINE, deterministic=True)
@@ -324,34 +321,6 @@ def test_a_large_models_divergence_is_drawn_without_a_distance() -> None:
     tables["resume_proof"][["max_ulp", "relative_l2"]] = pd.NA, float("nan")
     figure = FIGURES["divergence"].draw(tables)
     assert all(title.endswith("\ndistance not recorded") for title in titles(figure))
-
-
-def test_a_control_that_the_comparison_missed_stands_out() -> None:
-    missed = Restarts(parting=frozenset(), missed=frozenset({("pytorch", "random")}))
-    figure = FIGURES["controls"].draw(dataclasses.replace(ONE, restarts=missed).tables())
-    (controls,) = figure.axes
-    assert row_labels(controls) == ["PyTorch, default mode", "PyTorch, deterministic mode"]
-    columns = [label.get_text().replace("\n", " ") for label in controls.get_xticklabels()]
-    assert columns == ["data position", "momentum", "random states"]
-    caught = "\N{CHECK MARK} epoch 2"
-    assert [text.get_text() for text in controls.texts] == 2 * [caught, caught, "missed"]
-    shaded = [patch.get_xy() for patch in controls.patches if patch.get_gid() == "missed"]
-    assert shaded == [(1.5, -0.5), (1.5, 0.5)]
-    text = caption_of(figure)
-    assert "12 of 18 caught" in text
-
-
-def test_a_control_that_only_some_comparisons_caught_is_not_called_caught() -> None:
-    runs = pd.DataFrame(
-        {
-            "caught": pd.array([True, False, None], dtype="boolean"),
-            "first_epoch": pd.array([0, None, None], dtype="Int64"),
-        }
-    )
-    assert outcome(runs) == "1 of 3 caught"
-    assert outcome(runs[:1]) == "\N{CHECK MARK} epoch 1"
-    assert outcome(runs[1:]) == "missed"
-    assert outcome(runs[:0]) == "\N{EN DASH}"
 
 
 def test_the_cost_of_determinism_is_in_percent_beside_a_zero_line() -> None:

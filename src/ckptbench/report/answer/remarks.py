@@ -231,7 +231,7 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
 
 
 def _proved(proof: pd.DataFrame) -> Iterator[str]:
-    """Runs that were killed and restarted, of which none left out a part of the state."""
+    """Runs that were killed and restarted: how many have the same bits, and how many negative controls were caught."""
     killed = proof[(proof["omit"] == NOTHING) & proof["history"].isin(list(KILLED))]
     parts = []
     for mode, runs in killed.groupby("deterministic"):
@@ -242,6 +242,10 @@ def _proved(proof: pd.DataFrame) -> Iterator[str]:
         )
     if parts:
         yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}."
+    controls = proof[proof["omit"] != NOTHING]
+    if len(controls):
+        caught = int(controls["caught"].fillna(False).sum())
+        yield f"Restarts that left out a part of the state: {caught} of {len(controls)} were caught."
 
 
 def _changed(outcome: pd.DataFrame) -> Iterator[str]:

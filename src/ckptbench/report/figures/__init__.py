@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.registry import FAULTS, NOTHING
+from ckptbench.matrix.registry import FAULTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,6 @@ OF: Mapping[str, Callable[[Cell], bool]] = {
         cell.deterministic and cell.is_baseline and cell.is_undisturbed
     ),
     "compared runs": lambda cell: cell.is_compared,
-    "negative controls": lambda cell: cell.omit != NOTHING,
     "killed runs": lambda cell: cell.is_killed,
     "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
     "drawn failures": _draws_failures,
