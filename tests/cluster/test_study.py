@@ -57,9 +57,7 @@ OF_OTHER_STUDIES = (
     "determinism_cost",
     "restore",
     "failures",
-    "progress",
     "goodput",
-    "aftermath",
     "lineage",
     "outcome",
 )

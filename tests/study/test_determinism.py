@@ -30,7 +30,6 @@ FIGURES = (
     "divergence",
     "restore",
     "recovery",
-    "aftermath",
 )
 TARGETS = () if FULL else tuple(f"results/figures/{figure}.pdf" for figure in FIGURES)
 """What the workflow makes: these figures and all that they need. test_study.py draws the others."""

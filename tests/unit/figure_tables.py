@@ -10,7 +10,7 @@ import pandas as pd
 from cost_tables import cost, of_strategy, overhead, size, size_key, stalls, timeline
 from labelled import with_specs
 from proof_tables import Restarts, consistency, curve, determinism_cost, divergence, proof, restore
-from recovery_tables import aftermath, goodput, outcome
+from recovery_tables import goodput, outcome
 from training_tables import Setup, machine, run_name, scaling, whole_curve
 
 from ckptbench.analysis.collect.machine import MACHINE
@@ -76,14 +76,6 @@ class Study:
                 for setup in self._struck()
             ],
             "outcome": [outcome(setup, self.repeats) for setup in self._struck()],
-            "aftermath": [
-                row
-                for setup in self._struck()
-                for row in aftermath(
-                    setup,
-                    f"{run_name(_uninterrupted(setup), 0)}-{setup['history']}-{setup['recovery']}",
-                )
-            ],
             "provenance": [machine(on, self.repeats) for on in self.hardware],
             **self._of_restarts(),
         }

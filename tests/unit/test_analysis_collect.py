@@ -51,7 +51,6 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
         "digests": 0,
         "values": 0,
         "failures": 0,
-        "progress": 0,
         "lineage": 0,
         "machine": 1,
     }

@@ -59,7 +59,6 @@ COLLECTED = _entries(
         "values": "collect.proof",
         "failures": "collect.failures",
         "lineage": "collect.lineage",
-        "progress": "collect.progress",
         "machine": "collect.machine",
     },
 )
@@ -82,7 +81,6 @@ DERIVED = _entries(
         "strategies": "cost.strategies",
         "goodput": "cost.goodput",
         "outcome": "cost.outcome",
-        "aftermath": "cost.aftermath",
         "provenance": "provenance",
     },
 )
