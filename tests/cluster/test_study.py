@@ -59,7 +59,6 @@ OF_OTHER_STUDIES = (
     "failures",
     "goodput",
     "lineage",
-    "outcome",
 )
 """Tables of proofs and of failures, which this study has none of."""
 Folder = pytest.TempPathFactory

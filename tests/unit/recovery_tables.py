@@ -43,18 +43,5 @@ def goodput(setup: Setup, repeats: int, place: int) -> Setup:
         "parts_s": lost_s,
         "explained": 0.98,
         **parts,
-    }
-
-
-def outcome(setup: Setup, repeats: int) -> Setup:
-    """Kept: all bits are those of the undisturbed runs."""
-    quantities = ("training_loss", "test_loss", "test_accuracy")
-    return {
-        **setup,
-        "repeats": repeats,
-        "paired_repeats": repeats,
-        "compared_repeats": repeats,
-        "bit_equal_repeats": repeats,
         "kept": True,
-        **{f"{name}_difference": 0.0 for name in quantities},
     }

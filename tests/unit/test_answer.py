@@ -400,11 +400,11 @@ def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something
 
 
 def test_training_that_failures_changed_is_told() -> None:
-    outcome = Study(struck=("exponential mean_s=60",)).tables()["outcome"]
-    tables = {**settled(), "outcome": outcome}
+    goodput = Study(struck=("exponential mean_s=60",)).tables()["goodput"]
+    tables = {**settled(), "goodput": goodput}
     assert "Failures changed" not in words(tables)
-    said = words(changed(tables, "outcome", kept=False))
-    assert "Failures changed what training came out with, in 1 of 6 setups (restart; table outcome)." in said  # fmt: skip
+    said = words(changed(tables, "goodput", kept=False))
+    assert "Failures changed what training came out with, in 1 of 6 setups (restart; table goodput)." in said  # fmt: skip
 
 
 def test_the_range_of_overheads_names_their_setups() -> None:
@@ -418,7 +418,7 @@ EVERY_KIND = {
     "default": settled,
     "all that can be wrong": lambda: {
         **disturbed(5, 0.3, 0.2),
-        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential mean_s=60",)).tables()[name] for name in ("resume_proof", "consistency", "outcome")},
+        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential mean_s=60",)).tables()[name] for name in ("resume_proof", "consistency", "goodput")},
         **{name: decided("several")[name] for name in DECISION},
         "validation": checked(),
     },

@@ -11,6 +11,7 @@ from run_folders import FakeRun, cell
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
+from ckptbench.analysis.tables.curves import curves
 from ckptbench.common.errors import RunFolderError
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.seal import seal
@@ -72,7 +73,6 @@ def test_steps_of_a_lost_rank_that_were_undone_are_in_no_table(tmp_path: Path) -
     story.steps(5, 12, seconds=1.5)
     folder = story.end()
     collected = collect([folder])
-    tables = derive(collected)
     steps = collected["steps"]
     assert steps.loc[steps["rank"] == 0, "step"].tolist() == [*range(5)]
     evaluations = collected["evaluations"].set_index(["epoch", "rank"])["samples"]
@@ -82,15 +82,16 @@ def test_steps_of_a_lost_rank_that_were_undone_are_in_no_table(tmp_path: Path) -
         [0, 3], [1, 6], [1, 9], [1, 12],
     ]  # fmt: skip
     assert recorded_steps(Run.read(folder)) == [*range(7), *range(5, 12)]
-    assert tables["training"]["test_accuracy"].tolist() == pytest.approx([40 / 60, 40 / 60])
+    accuracy = curves(collected, collected["runs"]["run"])["test_accuracy"]
+    assert accuracy.tolist() == pytest.approx([40 / 60, 40 / 60])
     (row,) = collected["runs"].to_dict("records")
     assert (row["timing_valid"], row["steps"]) == (False, 12)
     assert collected["epochs"]["rank"].tolist() == [1, 1, 2, 2]
 
 
 def test_the_training_loss_counts_each_step_once_however_many_ranks_did_it(tmp_path: Path) -> None:
-    folder = shrunken(tmp_path).end()
-    losses = derive(collect([folder]))["training"]["training_loss"].tolist()
+    collected = collect([shrunken(tmp_path).end()])
+    losses = curves(collected, collected["runs"]["run"])["training_loss"].tolist()
     first = [2.0 - step / 10 + 0.01 for step in range(4)] + [1.6 + 0.015, 1.5 + 0.015]
     assert losses == pytest.approx([sum(first) / 6, 2.0 - 0.85 + 0.015])
 

@@ -238,7 +238,7 @@ def beside(
     struck. Those of the baselines are 10 s."""
     story = killed_once(tmp_path)
     whole, baseline = (FakeRun(cell=own) for own in (story.run.cell.reference, story.run.cell.baseline))  # fmt: skip
-    once = collect([story.folder, whole.write(tmp_path), baseline.write(tmp_path)])
+    once = dict(derive(collect([story.folder, whole.write(tmp_path), baseline.write(tmp_path)])))
     once["runs"] = once["runs"].assign(**with_specs({"recovery": recovery}))
     repeats = []
     for repeat, (struck_s, whole_s, failure_s) in enumerate(times_s):
@@ -246,7 +246,10 @@ def beside(
         tables = {
             "runs": once["runs"].assign(repeat=repeat, wall_s=once["runs"]["run"].map(own_s)),
             "failures": once["failures"].assign(total_s=failure_s),
-            "lineage": once["lineage"],
+            **{
+                name: once[name]
+                for name in ("lineage", "resume_proof", "steps", "epochs", "evaluations")
+            },
         }
         names = ["run", "reference", "baseline"]
         repeats.append(

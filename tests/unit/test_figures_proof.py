@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, row_labels, titles
@@ -46,25 +47,15 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         if entry.shows(BASELINE) or entry.shows(WITH_CHECKPOINTS)
     }
     assert ordinary == {
-        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "training", "advice", "scale",
+        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "advice", "scale",
     }  # fmt: skip
     assert not FIGURES["strategies"].shows(BASELINE)
     assert not FIGURES["timeline"].shows(BASELINE)
-    assert {name for name in FIGURES if shows(name, history="again")} == {
-        "training",
-        "determinism",
-        "divergence",
-    }
+    assert {name for name in FIGURES if shows(name, history="again")} == set(PROOFS)
     assert shows("restore", faults=PluginSpec("killed_inside"))
     assert not shows("recovery", faults=PluginSpec("killed_inside"))
     deterministic = dataclasses.replace(BASELINE, deterministic=True)
     assert FIGURES["determinism_cost"].shows(deterministic)
-
-
-def test_training_shows_no_run_that_was_killed_on_purpose() -> None:
-    figure = FIGURES["training"].draw(ONE.tables())
-    kinds = {line.get_gid() for axes in figure.axes for line in axes.lines}
-    assert kinds == {"baseline", "with checkpoints"}
 
 
 @pytest.mark.parametrize("name", ["determinism", "determinism_cost", "divergence", "restore"])
@@ -150,6 +141,23 @@ def test_resumed_and_second_runs_are_drawn_over_the_uninterrupted_one() -> None:
     assert resumed == pytest.approx(whole)
     whole, _, resumed = (list(line.get_ydata()) for line in parted.lines)
     assert resumed != pytest.approx(whole)
+
+
+def test_perplexity_stands_where_other_models_have_accuracy() -> None:
+    named = {}
+    for model in ("resnet50", "gpt_baby"):
+        figure = FIGURES["determinism"].draw(dataclasses.replace(ONE, models=(model,)).tables())
+        named[model] = [axes.get_ylabel() for axes in figure.axes]
+    assert named["resnet50"] == ["Training loss", "Test accuracy (%)"] * 2
+    assert named["gpt_baby"] == ["Training loss", "Test perplexity"] * 2
+    first = figure.axes[1].lines[0].get_ydata()[0]
+    assert first == pytest.approx(np.exp(1.1 * 2.3 * np.exp(-0.42) * 1.06), rel=0.1)
+
+
+def test_a_proof_without_evaluation_says_so() -> None:
+    tables = ONE.tables()
+    figure = FIGURES["determinism"].draw({**tables, "evaluations": tables["evaluations"][:0]})
+    assert [text.get_text() for text in figure.axes[1].texts] == ["not evaluated"]
 
 
 def test_how_far_an_unknown_loss_or_accuracy_parts_is_left_out() -> None:

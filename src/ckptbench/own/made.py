@@ -5,7 +5,7 @@ from __future__ import annotations
 from ckptbench.analysis.tables.registry import DECIDED
 from ckptbench.report.answer import DECISION, STUDY_TABLES
 
-UNPROVEN = ("consistency", "resume_proof", "outcome")
+UNPROVEN = ("consistency", "resume_proof", "goodput")
 """Tables of the main study that the answer reads, and that are empty here: `ckptbench-probe check` tells of these."""
 MEASURED = (
     "own_runs",

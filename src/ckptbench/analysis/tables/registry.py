@@ -72,7 +72,6 @@ DERIVED = _entries(
         "stall": "cost.stall",
         "timeline": "cost.timeline",
         "checkpoint_cost": "cost.scaling",
-        "training": "cost.training",
         "resume_proof": "proof.resume_proof",
         "consistency": "proof.consistency",
         "divergence": "proof.divergence",
@@ -80,7 +79,6 @@ DERIVED = _entries(
         "restore": "proof.restore",
         "strategies": "cost.strategies",
         "goodput": "cost.goodput",
-        "outcome": "cost.outcome",
         "provenance": "provenance",
     },
 )

@@ -202,7 +202,7 @@ def of_measurement(tables: Tables) -> tuple[str, ...]:
         *_crowded(tables),
         *_added(tables["overhead"]),
         *_proved(tables["resume_proof"]),
-        *_changed(tables["outcome"]),
+        *_changed(tables["goodput"]),
         *where,
     )
 
@@ -248,12 +248,12 @@ def _proved(proof: pd.DataFrame) -> Iterator[str]:
         yield f"Restarts that left out a part of the state: {caught} of {len(controls)} were caught."
 
 
-def _changed(outcome: pd.DataFrame) -> Iterator[str]:
+def _changed(goodput: pd.DataFrame) -> Iterator[str]:
     """Training that failures have changed."""
-    changed = outcome[outcome["kept"].eq(False).fillna(False)]
+    changed = goodput[goodput["kept"].eq(False).fillna(False)]
     if len(changed):
         recoveries = listed(sorted({describe("recovery", each) for each in changed["recovery"]}))
-        yield f"Failures changed what training came out with, in {_of(len(changed), len(outcome))} ({recoveries}; table outcome)."
+        yield f"Failures changed what training came out with, in {_of(len(changed), len(goodput))} ({recoveries}; table goodput)."
 
 
 def _frameworks(rows: pd.DataFrame) -> str:

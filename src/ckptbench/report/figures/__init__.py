@@ -46,7 +46,6 @@ NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
     "any": lambda cells: True,
     "several strategies": lambda cells: len({cell.strategy for cell in cells}) > 1,
     "three numbers of ranks": lambda cells: len({cell.ranks for cell in cells}) > 2,
-    "three epochs": lambda cells: max(cell.epochs for cell in cells) > 2,
 }
 """Whether these cells, of which there is at least one, are enough for a figure, by the words of its `needs`."""
 
