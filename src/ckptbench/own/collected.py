@@ -6,6 +6,7 @@ What nobody knows of an own training stays empty or 0: its dataset, its batches,
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +15,6 @@ import pandas as pd
 from ckptbench.analysis.collect.machine import LIMITS, MACHINE, disturbance
 from ckptbench.analysis.collect.rank_events import EVALUATIONS
 from ckptbench.analysis.collect.runs import RUNS
-from ckptbench.analysis.collect.spans import SPANS
 from ckptbench.analysis.collect.steps import STEPS
 from ckptbench.analysis.cost.stall import HOLDS, STALL
 from ckptbench.analysis.tables.schema import Row
@@ -130,12 +130,12 @@ def _stalls(run: SeenRun, setup: Row) -> Iterator[Row]:
 
 
 def progress(seen: Sequence[SeenRun]) -> dict[str, pd.DataFrame]:
-    """The tables `steps`, `spans` and `evaluations`, from which the timeline is made. A step lasts from the update before it, or from the end of
+    """The tables `steps`, `checkpoints` (their parts) and `evaluations`, from which the timeline is made. A step lasts from the update before it, or from the end of
     the save between the two, to its own."""
     own = [run for run in seen if not run.cell.is_baseline]
     return {
         "steps": STEPS.rows(row for run in own for row in _steps(run)),
-        "spans": SPANS.rows(row for run in own for row in _spans(run)),
+        "checkpoints": pd.DataFrame(row for run in own for row in _saves(run)),
         "evaluations": EVALUATIONS.rows([]),
     }
 
@@ -160,16 +160,18 @@ def _steps(run: SeenRun) -> Iterator[Row]:
             }
 
 
-def _spans(run: SeenRun) -> Iterator[Row]:
+def _saves(run: SeenRun) -> Iterator[Row]:
     """A rank that did not save, or not on the thread that steps, has a save of no length, where the checkpoint began."""
     for rank, process in enumerate(run.ranks):
         own = _by_updates(process)
         for one in run.checkpoints:
             saves = own.get(one.updates, [])
-            same = {"run": run.cell.id, "rank": rank, "step": one.updates, "why": "", "level": ""}
-            for kind, start_ns, end_ns in _parts(saves, one.start_ns):
-                level = SHARED if kind in ("write", "commit") else ""
-                yield {**same, "kind": kind, "level": level, "start_ns": start_ns, "end_ns": end_ns}
+            parts = [
+                (kind, "", SHARED if kind in ("write", "commit") else "", start_ns, end_ns)
+                for kind, start_ns, end_ns in _parts(saves, one.start_ns)
+            ]
+            same = {"run": run.cell.id, "rank": rank, "step": one.updates, "start_ns": 0}
+            yield {**same, "parts": json.dumps(parts)}
 
 
 def _parts(saves: Sequence[SaveSeen], begun_ns: int) -> Iterator[tuple[str, int, int]]:

@@ -51,7 +51,6 @@ COLLECTED = _entries(
         "steps": "collect.steps",
         "epochs": "collect.rank_events",
         "checkpoints": "collect.checkpoints",
-        "spans": "collect.spans",
         "evaluations": "collect.rank_events",
         "phases": "collect.rank_events",
         "memory": "collect.rank_events",
