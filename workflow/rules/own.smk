@@ -4,7 +4,6 @@ from ckptbench.own.made import ANSWERED, TABLES
 from ckptbench.own.record import OwnStudy
 
 ANSWER_OPTIONS = "--own"
-PAGES = {"write_answer": ANSWER}
 IN_REPORT = [
     name for name in TABLES if (CLONE / f"workflow/report/table_{name}.rst").exists()
 ]

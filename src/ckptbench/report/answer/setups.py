@@ -34,7 +34,6 @@ UNSAID = {
 }
 SEPARATOR = " · "
 """Between the parts of a label."""
-FACET = "facet"
 LABEL = "label"
 
 
