@@ -201,8 +201,8 @@ def of_measurement(tables: Tables) -> tuple[str, ...]:
     return (
         *_crowded(tables),
         *_added(tables["overhead"]),
-        *_proved(tables["resume_proof"]),
         *_changed(tables["goodput"]),
+        *_proved(tables["resume_proof"]),
         *where,
     )
 
@@ -240,12 +240,11 @@ def _proved(proof: pd.DataFrame) -> Iterator[str]:
         parts.append(
             f"{len(runs) - len(other)} of {len(runs)} in {describe('deterministic', mode)}{not_equal}"
         )
-    if parts:
-        yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}."
     controls = proof[proof["omit"] != NOTHING]
-    if len(controls):
-        caught = int(controls["caught"].fillna(False).sum())
-        yield f"Restarts that left out a part of the state: {caught} of {len(controls)} were caught."
+    caught = int(controls["caught"].fillna(False).sum())
+    noticed = f"; controls caught: {caught} of {len(controls)}" if len(controls) else ""
+    if parts:
+        yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}{noticed}."
 
 
 def _changed(goodput: pd.DataFrame) -> Iterator[str]:
