@@ -44,7 +44,6 @@ rule all:
         get_mark(OF_DECISION),
         ANSWER,
         WHAT_IF_PAGE,
-        AUDIT_PAGE,
 
 
 rule runs:

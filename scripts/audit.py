@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
-import time
 from pathlib import Path
 
 # Before NumPy is imported: the waits in its pool of threads are noisier than what the audit measures.
@@ -15,18 +13,16 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from ckptbench.analysis.tables.store import read_tables, write_tables  # noqa: E402
 from ckptbench.audit.calibration import Size  # noqa: E402
-from ckptbench.audit.check import audit  # noqa: E402
+from ckptbench.audit.check import audit, in_words  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
-from ckptbench.audit.page import page  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
-from ckptbench.common.scripting import parser_of, run, write_text  # noqa: E402
+from ckptbench.common.scripting import parser_of, run  # noqa: E402
 from ckptbench.environments.lock_file import pinned_sha256  # noqa: E402
 
 LEAST_REPEATS = 2
 
 
 def main(options: argparse.Namespace) -> None:
-    started = time.monotonic()
     there = [name for name in TABLES if (options.tables / f"{name}.parquet").exists()]
     checks = audit_machine(
         read_tables(options.tables, there, set_aside=True),
@@ -34,18 +30,12 @@ def main(options: argparse.Namespace) -> None:
         pinned_sha256(Path(__file__).resolve().parents[1] / "envs" / "main.txt"),
         Size(repeats=options.repeats),
     )
-    text = page(
-        checks,
-        host=socket.gethostname(),
-        folder=str(options.checkpoints),
-        seconds=time.monotonic() - started,
-    )
     write_tables(options.tables, {"audit": audit(checks)})
-    write_text(options.output, text)
+    print(in_words(checks))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__, "--tables", "--output")
+    parser = parser_of(__doc__, "--tables")
     storage = "folder on the file system of the study's checkpoints"
     parser.add_argument("--checkpoints", type=Path, required=True, help=storage)
     repeats = "of the calibration: more make its intervals narrower, and take longer"

@@ -26,7 +26,7 @@ SHARED = f"""\
 # Columns of several tables
 
 *Setup* is the columns down to `{SETUP[-1]}`: all that makes a cell but its repeat. *System* is those down to `{SYSTEM[-1]}`: a cell and its baseline are equal in
-them.
+them. Curves of loss and accuracy, also of runs that failed, are for a notebook: from `steps`, `epochs`, `evaluations` and `failures`.
 """
 TABLES_OF_SHARED = 3
 """A column that so many tables have is explained once, at the top."""

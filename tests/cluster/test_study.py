@@ -58,11 +58,8 @@ OF_OTHER_STUDIES = (
     "determinism_cost",
     "restore",
     "failures",
-    "progress",
     "goodput",
-    "aftermath",
     "lineage",
-    "outcome",
 )
 """Tables of proofs and of failures, which this study has none of."""
 Folder = pytest.TempPathFactory

@@ -16,7 +16,7 @@ from warm.environments import warm_environments
 from ckptbench.matrix.registry import on_any_ranks
 
 TINY = "config/studies/tiny.yaml"
-TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline", "training")
+TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline")
 DRAWN = ("overhead", "sizes", "stall", "timeline", "advice")
 """Two points, two epochs and one strategy make no curve, and no projection is asked for."""
 

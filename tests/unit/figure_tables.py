@@ -10,13 +10,14 @@ import pandas as pd
 from cost_tables import cost, of_strategy, overhead, size, size_key, stalls, timeline
 from labelled import with_specs
 from proof_tables import Restarts, consistency, curve, determinism_cost, divergence, proof, restore
-from recovery_tables import aftermath, goodput, outcome
-from training_tables import Setup, machine, run_name, scaling, whole_curve
+from recovery_tables import goodput
+from training_tables import Setup, events_of, machine, run_name, scaling, whole_curve
 
 from ckptbench.analysis.collect.machine import MACHINE
 from ckptbench.analysis.tables.registry import COLLECTED, DECIDED, DERIVED
 from ckptbench.matrix.registry import FRAMEWORKS
 
+FILLED = {**DERIVED, **{name: COLLECTED[name] for name in ("steps", "epochs", "evaluations")}}
 RUNS = COLLECTED["runs"].table.rows([])
 """Of the runs nothing is known but what the derived tables say."""
 
@@ -69,28 +70,19 @@ class Study:
             ],
             "strategies": [of_strategy(setup, self.repeats) for setup in self._setups()],
             "timeline": [row for setup in self._setups() for row in timeline(setup)],
-            "training": [row for setup in self._all() for row in whole_curve(setup, self.repeats)],
             "determinism_cost": [determinism_cost(s, self.repeats) for s in self._systems()],
             "goodput": [
                 goodput(setup, self.repeats, self.recoveries.index(setup["recovery"]))
                 for setup in self._struck()
             ],
-            "outcome": [outcome(setup, self.repeats) for setup in self._struck()],
-            "aftermath": [
-                row
-                for setup in self._struck()
-                for row in aftermath(
-                    setup,
-                    f"{run_name(_uninterrupted(setup), 0)}-{setup['history']}-{setup['recovery']}",
-                )
-            ],
             "provenance": [machine(on, self.repeats) for on in self.hardware],
             **self._of_restarts(),
         }
-        rows["training"] += [row for run in self._compared() for row in curve(*run)]
-        derived = {name: entry.table.rows(rows.get(name, [])) for name, entry in DERIVED.items()}
-        watched = _undisturbed(derived["training"])
-        return derived | _undecided() | {"machine": watched, "runs": RUNS}
+        curves = [row for setup in self._all() for row in whole_curve(setup, self.repeats)]
+        curves += [row for run in self._compared() for row in curve(*run)]
+        rows |= events_of(curves)
+        tables = {name: entry.table.rows(rows.get(name, [])) for name, entry in FILLED.items()}
+        return tables | _undecided() | {"machine": _undisturbed(tables["epochs"]), "runs": RUNS}
 
     def _of_restarts(self) -> dict[str, list[Setup]]:
         return {
@@ -183,24 +175,24 @@ def together(*studies: Study) -> dict[str, pd.DataFrame]:
     provenance = {"provenance": tables[0]["provenance"]}
     return {
         name: entry.table.frame(pd.concat([own[name] for own in tables], ignore_index=True))
-        for name, entry in DERIVED.items()
+        for name, entry in FILLED.items()
     } | {**_undecided(), **provenance, "machine": pd.concat([own["machine"] for own in tables]), "runs": RUNS}  # fmt: skip
 
 
 def empty_tables() -> dict[str, pd.DataFrame]:
     """A study of which nothing ran."""
     return (
-        {name: entry.table.rows([]) for name, entry in DERIVED.items()}
+        {name: entry.table.rows([]) for name, entry in FILLED.items()}
         | _undecided()
         | {"machine": MACHINE.rows([]), "runs": RUNS}
     )
 
 
-def _undisturbed(training: pd.DataFrame) -> pd.DataFrame:
+def _undisturbed(epochs: pd.DataFrame) -> pd.DataFrame:
     """The table `machine` of these runs."""
     return MACHINE.rows(
         {"run": run, "host": "node1", "disturbed": False, "by": "", "others": 0.001, "stolen": 0.0}
-        for run in training["run"].unique()
+        for run in epochs["run"].unique()
     )
 
 

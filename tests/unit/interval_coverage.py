@@ -27,7 +27,6 @@ from simulated_studies import (
 
 from ckptbench.analysis.cost.determinism import determinism_cost
 from ckptbench.analysis.cost.goodput import goodput
-from ckptbench.analysis.cost.outcome import outcome
 from ckptbench.analysis.cost.overhead import overhead
 from ckptbench.analysis.cost.scaling import checkpoint_cost, scaling
 from ckptbench.analysis.cost.sizes import SIZES_KEY
@@ -193,7 +192,6 @@ DERIVES: dict[str, Callable[[Mapping[str, pd.DataFrame]], pd.DataFrame]] = {
     "determinism_cost": determinism_cost,
     "strategies": strategies,
     "goodput": goodput,
-    "outcome": outcome,
 }
 BEFORE = {"checkpoint_cost": ("stall",), "strategies": ("stall", "checkpoint_cost", "overhead")}
 """Derived tables that others are derived from."""

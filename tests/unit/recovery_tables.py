@@ -43,31 +43,5 @@ def goodput(setup: Setup, repeats: int, place: int) -> Setup:
         "parts_s": lost_s,
         "explained": 0.98,
         **parts,
-    }
-
-
-def outcome(setup: Setup, repeats: int) -> Setup:
-    """Kept: all bits are those of the undisturbed runs."""
-    quantities = ("training_loss", "test_loss", "test_accuracy")
-    return {
-        **setup,
-        "repeats": repeats,
-        "paired_repeats": repeats,
-        "compared_repeats": repeats,
-        "bit_equal_repeats": repeats,
         "kept": True,
-        **{f"{name}_difference": 0.0 for name in quantities},
     }
-
-
-def aftermath(setup: Setup, run: str) -> list[Setup]:
-    """Of a struck run, which does its steps 5 to 9 again 20 s later, and of its undisturbed run."""
-    done = [(step, float(step)) for step in range(1, 11)]
-    again = [(step, step + 25.0) for step in range(6, 21)]
-    whole = [(step, float(step)) for step in range(1, 21)]
-    rows = [
-        *({"what": "undisturbed", "second": second, "step": step, "loss": 2 - step / 20} for step, second in whole),
-        *({"what": "struck", "second": second, "step": step, "loss": 2 - step / 20} for step, second in [*done, *again]),
-        {"what": "failure", "second": 10.5},
-    ]  # fmt: skip
-    return [{**setup, "run": run, "repeat": 0, "steps_per_epoch": 20, **row} for row in rows]

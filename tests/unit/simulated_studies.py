@@ -21,6 +21,7 @@ from labelled import with_specs
 from numpy.typing import NDArray
 
 from ckptbench.analysis.collect.machine import MACHINE
+from ckptbench.analysis.collect.rank_events import EVALUATIONS
 from ckptbench.analysis.tables.columns import LOST_PARTS
 from ckptbench.matrix import registry
 
@@ -155,7 +156,7 @@ class Simulation:
     def __init__(self, shape: Shape, spread: float, random: np.random.Generator) -> None:
         self.shape, self._random = shape, random
         self._aside, self._failing, self._training = random.spawn(3)
-        """These draw what only the tables `strategies`, `goodput` and `outcome` read. Other tables do not depend on it."""
+        """These draw what only the tables `strategies` and `goodput` read. Other tables do not depend on it."""
         self.runs = shape.runs()
         last = self.runs["framework"] == shape.frameworks[-1]
         self._spread = spread * np.where(last, shape.uneven, 1.0)
@@ -186,6 +187,7 @@ class Simulation:
             "steps": self._steps(step_s, end_s),
             "epochs": self._epochs((step_s + after_s).reshape(len(step_s), shape.epochs, -1)),
             "checkpoints": self._checkpoints(stall_s, step_s, end_s),
+            "evaluations": EVALUATIONS.rows([]),
             "memory": self._memory(),
             "machine": MACHINE.rows([]),  # nothing disturbs a simulated run
         }
@@ -218,10 +220,14 @@ class Simulation:
         return _drawn(self._random, mean_s, number, self._spread, within)
 
     def _steps(self, step_s: Floats, end_s: Floats) -> pd.DataFrame:
+        step = np.tile(np.arange(step_s.shape[1]), len(step_s))
         return pd.DataFrame(
             {
                 "run": np.repeat(self.runs["run"], step_s.shape[1]).to_numpy(),
                 "rank": 0,
+                "epoch": step // self.shape.steps_per_epoch,
+                "step": step,
+                "loss": 1.0,
                 "start_ns": nanoseconds(end_s - step_s).ravel(),
                 "duration_s": step_s.ravel(),
                 "wait_s": 0.0,

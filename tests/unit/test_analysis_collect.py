@@ -43,15 +43,10 @@ def test_every_event_becomes_a_row(tmp_path: Path) -> None:
         "checkpoints": 2 * 2,
         "evaluations": 2 * 2,
         "phases": 2 * 3,
-        "spans": 2
-        * (
-            6 + 3
-        ),  # save, capture and write of each rank; sync, checksum and commit of the one that commits
         "memory": 2 * (2 * 2 + 2 + 1),
         "digests": 0,
         "values": 0,
         "failures": 0,
-        "progress": 0,
         "lineage": 0,
         "machine": 1,
     }

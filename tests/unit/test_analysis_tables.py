@@ -19,6 +19,7 @@ from ckptbench.analysis.cost.stall import parts_of_stall
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SETUP, SYSTEM
+from ckptbench.analysis.tables.curves import curves
 from ckptbench.analysis.tables.registry import EVERY, TABLES
 from ckptbench.matrix.plugin_spec import PluginSpec
 from scripts.pages.tables import document
@@ -239,34 +240,26 @@ def test_a_resumed_run_is_in_the_training_curves_and_in_no_timing(tmp_path: Path
     found = tables(
         tmp_path, FakeRun(cell=cell(), attempts=2), FakeRun(cell=cell("never"), attempts=2)
     )
-    lengths = {name: len(frame) for name, frame in found.items()}
-    assert lengths["training"] == 4
+    assert len(curves(found, found["runs"]["run"])) == 4
     for name in ("overhead", "scaling", "checkpoint_cost", "stall"):
-        assert lengths[name] == 0
-    assert set(found["training"]["attempts"]) == {2}
+        assert found[name].empty
+
+
+def curve(folder: Path, run: FakeRun) -> pd.DataFrame:
+    return curves(collect([run.write(folder)]), [run.cell.id])
 
 
 def test_losses_are_means_over_ranks_and_the_test_set(tmp_path: Path) -> None:
     run = FakeRun(cell=cell(ranks=2), loss=lambda rank, step: float(step + 10 * rank))
-    training = tables(tmp_path, run)["training"]
+    training = curve(tmp_path, run)
     assert training["training_loss"].tolist() == pytest.approx([9.5, 19.5])
     # Two shards of 10 samples: loss sums 20 and 21, 4 and 5 correct.
     assert training["test_loss"].tolist() == pytest.approx([41 / 20] * 2)
     assert training["test_accuracy"].tolist() == pytest.approx([9 / 20] * 2)
 
 
-def test_a_model_of_tokens_has_a_perplexity_and_no_other(tmp_path: Path) -> None:
-    text = FakeRun(cell=cell(model="gpt_baby", dataset="text", optimizer="adamw"))
-    training = tables(tmp_path, FakeRun(cell=cell()), text)["training"]
-    known = training[training["model"] == "gpt_baby"]
-    assert known["test_perplexity"].tolist() == pytest.approx(np.exp(known["test_loss"]).tolist())
-    assert known["optimizer"].tolist() == ["adamw"] * 2
-    assert training.loc[training["model"] != "gpt_baby", "test_perplexity"].isna().all()
-    assert set(training.loc[training["model"] != "gpt_baby", "optimizer"]) == {"sgd"}
-
-
 def test_without_evaluation_there_is_no_test_loss(tmp_path: Path) -> None:
-    training = tables(tmp_path, FakeRun(cell=cell(), evaluates=False))["training"]
+    training = curve(tmp_path, FakeRun(cell=cell(), evaluates=False))
     assert training["training_loss"].notna().all()
     assert training[["test_loss", "test_accuracy"]].isna().all(axis=None)
 
@@ -373,5 +366,5 @@ def test_the_loss_of_a_run_that_diverged_is_not_a_number(tmp_path: Path) -> None
     def loss(rank: int, step: int) -> float:
         return math.nan if (rank, step) == (1, 5) else 1.0
 
-    training = tables(tmp_path, FakeRun(cell=cell(ranks=2), loss=loss))["training"]
+    training = curve(tmp_path, FakeRun(cell=cell(ranks=2), loss=loss))
     assert training["training_loss"].isna().tolist() == [True, False]

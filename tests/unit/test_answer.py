@@ -385,6 +385,8 @@ def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something
     proof = Study(deterministic=(True, False)).tables()["resume_proof"]
     tables = {**settled(), "resume_proof": proof}
     assert re.search(r"\d+ of \d+ in deterministic mode; \d+ of \d+ in default mode, not TensorFlow", words(tables))  # fmt: skip
+    controls = int((proof["omit"] != "nothing").sum())
+    assert f"; controls caught: {controls} of {controls}." in words(tables)
     exact = proof.index[proof["deterministic"] & (proof["omit"] == "nothing")][0]
     control = proof.index[proof["omit"] != "nothing"][0]
     worse = proof.copy()
@@ -393,14 +395,15 @@ def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something
     said = words({**tables, "resume_proof": worse})
     assert re.search(r"Do not trust restarts: in deterministic mode 1 of \d+ runs ended with other bits", said)  # fmt: skip
     assert "Do not trust the comparison of bits: it missed 1 of " in said
+    assert f"; controls caught: {controls - 1} of {controls}." in said
 
 
 def test_training_that_failures_changed_is_told() -> None:
-    outcome = Study(struck=("exponential mean_s=60",)).tables()["outcome"]
-    tables = {**settled(), "outcome": outcome}
+    goodput = Study(struck=("exponential mean_s=60",)).tables()["goodput"]
+    tables = {**settled(), "goodput": goodput}
     assert "Failures changed" not in words(tables)
-    said = words(changed(tables, "outcome", kept=False))
-    assert "Failures changed what training came out with, in 1 of 6 setups (restart; table outcome)." in said  # fmt: skip
+    said = words(changed(tables, "goodput", kept=False))
+    assert "Failures changed what training came out with, in 1 of 6 setups (restart; table goodput)." in said  # fmt: skip
 
 
 def test_the_range_of_overheads_names_their_setups() -> None:
@@ -414,7 +417,7 @@ EVERY_KIND = {
     "default": settled,
     "all that can be wrong": lambda: {
         **disturbed(5, 0.3, 0.2),
-        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential mean_s=60",)).tables()[name] for name in ("resume_proof", "consistency", "outcome")},
+        **{name: Study(deterministic=(True, False), proven=True, struck=("exponential mean_s=60",)).tables()[name] for name in ("resume_proof", "consistency", "goodput")},
         **{name: decided("several")[name] for name in DECISION},
         "validation": checked(),
     },

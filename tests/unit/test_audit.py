@@ -1,4 +1,4 @@
-"""The audit: its verdicts, its table and its page, A/A over made-up baselines, and one thin calibration."""
+"""The audit: its verdicts, its table and its lines, A/A over made-up baselines, and one thin calibration."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.analysis.tables.registry import AUDITED
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.audit import calibration, recorder_cost, storage, study
-from ckptbench.audit.check import Check, Question, audit, exactly
+from ckptbench.audit import calibration, storage, study
+from ckptbench.audit.check import Check, Question, audit, exactly, in_words
 from ckptbench.audit.machine import audit_machine
-from ckptbench.audit.page import page
 from ckptbench.common import page_cache
-from ckptbench.common.block_device import BlockDevice, device_of
 from ckptbench.common.errors import CheckpointError, ConfigError
 from ckptbench.config.study import load_config
 from ckptbench.matrix.networks.models import ARCHITECTURES
@@ -188,33 +186,13 @@ def test_disturbed_runs_are_named(tmp_path: Path) -> None:
     assert [each.verdict for each in study.undisturbed_runs({})] == ["unknown"] * 2
 
 
-def test_the_recorder_is_measured_against_the_loop_without_it(tmp_path: Path) -> None:
-    pairs = recorder_cost.measure(tmp_path, pairs=3, steps=2, size=8)
-    assert len(pairs) == 3
-    assert all(one > 0 and two > 0 for one, two in pairs)
-
-
-@pytest.mark.parametrize(("recorded", "verdict"), [(1.001, "holds"), (1.02, "fails")])
-def test_the_recorder_may_cost_half_a_percent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: float, verdict: str
-) -> None:
-    made = [(recorded + noise, 1.0) for noise in (-0.0005, 0.0, 0.0005)]
-    monkeypatch.setattr(recorder_cost, "measure", lambda folder, pairs: made)
-    check = recorder_cost.check(tmp_path)
-    assert check.verdict == verdict
-    assert check.value == pytest.approx(recorded - 1)
-
-
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
 
 
-def test_a_file_system_in_memory_flushes_nothing_and_has_no_cold_read(in_memory: Path) -> None:
-    assert device_of(in_memory) is None
-    flushes = storage.flushes(in_memory)
-    assert (flushes.verdict, math.isnan(flushes.value)) == ("unknown", True)
+def test_a_file_system_in_memory_has_no_cold_read(in_memory: Path) -> None:
     evicted, _ = storage.cold_reads(in_memory, size=2**20)
     assert evicted.verdict in ("fails", "unknown")
     assert not list(in_memory.iterdir())
@@ -239,64 +217,6 @@ def test_a_file_system_without_direct_writes_says_so(
     check = storage.bandwidth(tmp_path, size=storage.BLOCK)
     assert check.verdict == "unknown"
     assert "takes no O_DIRECT writes (Invalid argument)" in check.meaning
-
-
-class Device:
-    """A folder like /sys with one disk, whose counter a test sets."""
-
-    def __init__(self, folder: Path, number: str, *, partition: bool, cache: str) -> None:
-        self.system = folder / "sys"
-        self.disk = self.system / "devices" / "disk"
-        own = self.disk / "disk1" if partition else self.disk
-        own.mkdir(parents=True)
-        if partition:
-            (own / "partition").write_text("1\n")
-        (self.disk / "queue").mkdir()
-        (self.disk / "queue" / "write_cache").write_text(f"{cache}\n")
-        self.count(7)
-        link = self.system / "dev" / "block" / number
-        link.parent.mkdir(parents=True)
-        link.symlink_to(own)
-
-    def count(self, flushes: int, fields: int = 17) -> None:
-        numbers = [*range(15), flushes, 5][:fields]
-        (self.disk / "stat").write_text(" ".join(map(str, numbers)) + "\n")
-
-
-@pytest.mark.parametrize("partition", [True, False])
-def test_flushes_are_those_of_the_whole_disk(tmp_path: Path, partition: bool) -> None:
-    number = storage.os.stat(tmp_path).st_dev
-    name = f"{storage.os.major(number)}:{storage.os.minor(number)}"
-    fake = Device(tmp_path, name, partition=partition, cache="write through")
-    device = device_of(tmp_path, system=fake.system)
-    assert device == BlockDevice(fake.disk)
-    assert (device.name, device.flushes, device.caches_writes) == ("disk", 7, False)
-    fake.count(0, fields=11)
-    assert device.flushes is None
-
-
-@pytest.mark.parametrize(
-    ("flushes", "cache", "verdict"),
-    [
-        ((storage.SYNCS, 0), "write back", "holds"),
-        ((2 * storage.SYNCS, storage.SYNCS), "write back", "holds"),
-        ((storage.SYNCS, storage.SYNCS), "write back", "fails"),
-        ((0, 0), "write back", "fails"),
-        ((0, 0), "write through", "unknown"),
-    ],
-)
-def test_each_sync_must_flush_the_device(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    flushes: tuple[int, int],
-    cache: str,
-    verdict: str,
-) -> None:
-    synced, others = flushes
-    fake = Device(tmp_path, "1:1", partition=False, cache=cache)
-    monkeypatch.setattr(storage, "device_of", lambda folder: BlockDevice(fake.disk))
-    monkeypatch.setattr(storage, "counted", lambda device, path, sync: synced if sync else others)
-    assert storage.flushes(tmp_path).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -351,16 +271,14 @@ def test_the_table_is_read_back_in_the_order_of_the_checks(tmp_path: Path) -> No
     assert np.isnan(found["value"].iloc[2])
 
 
-def test_the_page_says_first_whether_to_believe_it_and_then_what_fails() -> None:
-    made = {"host": "node1", "folder": "results/runs", "seconds": 60.0}
-    text = page(CHECKS, **made)  # type: ignore[arg-type]
-    assert "Not as it is: 1 of 3 checks fail." in text
-    assert (
-        text.index("What fails") < text.index("What could not be told") < text.index("What holds")
-    )
-    assert "0.1 % [-1.0 % to 2.0 %]; the truth is 0.0 %. Fine." in text
-    assert "Yes: all 1 checks hold." in page(CHECKS[:1], **made)  # type: ignore[arg-type]
-    assert "none fails, and 1 could not be told" in page([CHECKS[0], CHECKS[2]], **made)  # type: ignore[arg-type]
+def test_the_lines_say_how_many_hold_and_begin_with_what_fails() -> None:
+    total, *lines = in_words(CHECKS).splitlines()
+    assert total == "1 of 3 checks hold, 1 fail, 1 unknown."
+    assert lines == [
+        "fails    fsync, f: 300.0 % [250.0 % to 350.0 %]; the limit is 200.0 %. Not fine.",
+        "unknown  A/A, a: not measured. No study.",
+        "holds    calibration, s: 0.1 % [-1.0 % to 2.0 %]; the truth is 0.0 %. Fine.",
+    ]
 
 
 def test_a_value_that_was_counted_has_itself_as_its_interval() -> None:

@@ -90,11 +90,11 @@ def test_a_report_of_another_config_is_refused_in_one_line(tmp_path: Path) -> No
     answer, tables = tmp_path / "answer.txt", tmp_path / "tables"
     tables.mkdir()
     here, other = {OF_RUNS: "1" * 8, OF_DECISION: "2" * 8}, {OF_RUNS: "3" * 8, OF_DECISION: "2" * 8}
-    told = refusal(tables, here, "Config 11111111 (a.yaml): 3 runs", [answer])
+    told = refusal(tables, here, "Config 11111111 (a.yaml): 3 runs", answer)
     assert told is not None
     assert "answer.txt is missing, with which a report begins: start the workflow" in told
     answer.touch()
-    told = refusal(tables, here, "Config 11111111 (a.yaml): 3 runs", [answer])
+    told = refusal(tables, here, "Config 11111111 (a.yaml): 3 runs", answer)
     assert told is not None
     assert (
         "unfinished, or of an earlier version, and the report is to be of config 11111111" in told
@@ -102,8 +102,8 @@ def test_a_report_of_another_config_is_refused_in_one_line(tmp_path: Path) -> No
     for kind, mark in here.items():
         with marking(mark_path(tables, kind, mark), "Config 11111111 (a.yaml): 3 runs"):
             assert not mark_path(tables, kind, mark).exists(), "the tables are not written yet"
-    assert refusal(tables, here, "Config 11111111 (a.yaml): 3 runs", [answer]) is None
-    assert refusal(tables, other, "Config 33333333 (b.yaml): 4 runs", [answer]) == (
+    assert refusal(tables, here, "Config 11111111 (a.yaml): 3 runs", answer) is None
+    assert refusal(tables, other, "Config 33333333 (b.yaml): 4 runs", answer) == (
         f"{tables} is of config 11111111 (a.yaml), and the report is to be of config 33333333 (b.yaml): "
         "start the workflow with this config first, or name the other"
     )

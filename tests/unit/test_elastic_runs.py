@@ -11,6 +11,7 @@ from run_folders import FakeRun, cell
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
+from ckptbench.analysis.tables.curves import curves
 from ckptbench.common.errors import RunFolderError
 from ckptbench.runs.layout import trace_path
 from ckptbench.runs.seal import seal
@@ -23,6 +24,11 @@ def test_a_run_is_read_whose_rank_0_was_lost(tmp_path: Path) -> None:
     assert (run.steps, run.steps_per_epoch) == (12, 6)
     assert [part.steps.index.tolist() for part in run.ranks] == [[*range(4)], *2 * [[*range(12)]]]
     assert run.interrupted
+
+
+def recorded_steps(run: Run) -> list[int]:
+    """The steps of its segments in the order of time."""
+    return [int(step) for segment in run.segments for step in segment.steps().index]
 
 
 def test_the_rank_that_was_there_all_the_time_tells_the_progress(tmp_path: Path) -> None:
@@ -53,7 +59,7 @@ def test_where_all_were_replaced_one_tells_after_the_other(tmp_path: Path) -> No
     run = Run.read(folder)
     assert [segment.rank for segment in run.segments] == [1, 0]
     tables = collect([folder])
-    assert tables["progress"]["step"].tolist() == [*range(12)]
+    assert recorded_steps(run) == [*range(12)]
     assert tables["runs"]["wall_s"].tolist() == [pytest.approx(story.now - 104)]
     assert tables["failures"]["step"].tolist() == [3, 9]
 
@@ -65,8 +71,8 @@ def test_steps_of_a_lost_rank_that_were_undone_are_in_no_table(tmp_path: Path) -
     story.lose(0)
     story.regroup([1, 2], step=5, reached={1: 7, 2: 7})
     story.steps(5, 12, seconds=1.5)
-    collected = collect([story.end()])
-    tables = derive(collected)
+    folder = story.end()
+    collected = collect([folder])
     steps = collected["steps"]
     assert steps.loc[steps["rank"] == 0, "step"].tolist() == [*range(5)]
     evaluations = collected["evaluations"].set_index(["epoch", "rank"])["samples"]
@@ -75,16 +81,17 @@ def test_steps_of_a_lost_rank_that_were_undone_are_in_no_table(tmp_path: Path) -
     assert checkpoints.loc[checkpoints["writes"], ["rank", "step"]].to_numpy().tolist() == [
         [0, 3], [1, 6], [1, 9], [1, 12],
     ]  # fmt: skip
-    assert collected["progress"]["step"].tolist() == [*range(7), *range(5, 12)]
-    assert tables["training"]["test_accuracy"].tolist() == pytest.approx([40 / 60, 40 / 60])
+    assert recorded_steps(Run.read(folder)) == [*range(7), *range(5, 12)]
+    accuracy = curves(collected, collected["runs"]["run"])["test_accuracy"]
+    assert accuracy.tolist() == pytest.approx([40 / 60, 40 / 60])
     (row,) = collected["runs"].to_dict("records")
     assert (row["timing_valid"], row["steps"]) == (False, 12)
     assert collected["epochs"]["rank"].tolist() == [1, 1, 2, 2]
 
 
 def test_the_training_loss_counts_each_step_once_however_many_ranks_did_it(tmp_path: Path) -> None:
-    folder = shrunken(tmp_path).end()
-    losses = derive(collect([folder]))["training"]["training_loss"].tolist()
+    collected = collect([shrunken(tmp_path).end()])
+    losses = curves(collected, collected["runs"]["run"])["training_loss"].tolist()
     first = [2.0 - step / 10 + 0.01 for step in range(4)] + [1.6 + 0.015, 1.5 + 0.015]
     assert losses == pytest.approx([sum(first) / 6, 2.0 - 0.85 + 0.015])
 

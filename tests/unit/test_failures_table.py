@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from elastic_runs import Elastic
 from labelled import with_specs
 from run_folders import FakeRun, cell
 
@@ -239,7 +238,7 @@ def beside(
     struck. Those of the baselines are 10 s."""
     story = killed_once(tmp_path)
     whole, baseline = (FakeRun(cell=own) for own in (story.run.cell.reference, story.run.cell.baseline))  # fmt: skip
-    once = collect([story.folder, whole.write(tmp_path), baseline.write(tmp_path)])
+    once = dict(derive(collect([story.folder, whole.write(tmp_path), baseline.write(tmp_path)])))
     once["runs"] = once["runs"].assign(**with_specs({"recovery": recovery}))
     repeats = []
     for repeat, (struck_s, whole_s, failure_s) in enumerate(times_s):
@@ -247,7 +246,10 @@ def beside(
         tables = {
             "runs": once["runs"].assign(repeat=repeat, wall_s=once["runs"]["run"].map(own_s)),
             "failures": once["failures"].assign(total_s=failure_s),
-            "lineage": once["lineage"],
+            **{
+                name: once[name]
+                for name in ("lineage", "resume_proof", "steps", "epochs", "evaluations")
+            },
         }
         names = ["run", "reference", "baseline"]
         repeats.append(
@@ -338,50 +340,3 @@ def test_a_struck_run_is_no_timing(tmp_path: Path) -> None:
     assert (row["history"], row["history_name"]) == ("listed name=one", "listed")
     assert json.loads(row["history_options"]) == {"name": "one"}
     assert (row["recovery_name"], row["recovery_options"]) == ("restart", "{}")
-
-
-def test_steps_that_are_done_again_are_in_the_progress_twice(tmp_path: Path) -> None:
-    story = killed_once(tmp_path)
-    whole = FakeRun(cell=story.run.cell.reference)
-    other = FakeRun(cell=cell("s4", repeat=1))
-    folders = [story.folder, whole.write(tmp_path), other.write(tmp_path)]
-    rows = collect(folders)["progress"]
-    own = rows[rows["run"] == story.run.cell.id]
-    assert own["step"].tolist() == [*range(7), *range(4, 10)]
-    assert own["step"][own["again"]].tolist() == [4, 5, 6]
-    assert own["second"].is_monotonic_increasing
-    assert own["second"].iloc[0] == pytest.approx(1.0)
-    assert set(rows["run"]) == {story.run.cell.id, whole.cell.id}
-
-
-def test_the_aftermath_is_of_the_run_with_the_most_failures_and_its_undisturbed_one(
-    tmp_path: Path,
-) -> None:
-    story = killed_once(tmp_path)
-    whole = FakeRun(cell=story.run.cell.reference)
-    rows = derive(collect([story.folder, whole.write(tmp_path)]))["aftermath"]
-    assert set(rows["run"]) == {story.run.cell.id}
-    assert rows["what"].value_counts().to_dict() == {"struck": 13, "undisturbed": 10, "failure": 1}
-    (strike,) = rows[rows["what"] == "failure"].to_dict("records")
-    assert strike["second"] == pytest.approx(7.75)
-    assert rows["again"].sum() == 3
-
-
-@pytest.mark.parametrize(("lost", "told"), [(0, 1), (2, 0)])
-def test_the_undisturbed_run_is_shown_on_the_rank_that_tells_of_the_struck_one(
-    tmp_path: Path, lost: int, told: int
-) -> None:
-    story = Elastic(tmp_path)
-    story.steps(0, 4)
-    story.strike(lost)
-    story.lose(lost)
-    going = [rank for rank in range(3) if rank != lost]
-    story.regroup(going, step=4, reached=dict.fromkeys(going, 4))
-    story.steps(4, 12)
-    whole = FakeRun(
-        cell=story.run.cell.reference, steps_per_epoch=6, step_s=lambda rank, step: 1.0 + rank / 64
-    )
-    rows = derive(collect([story.end(), whole.write(tmp_path)]))["aftermath"]
-    undisturbed = rows[rows["what"] == "undisturbed"]
-    assert undisturbed["step"].tolist() == [*range(12)]
-    assert undisturbed["second"].iloc[0] == pytest.approx(1 + told / 64)

@@ -20,8 +20,10 @@ TABLES = STUDY.tables()
 
 def disturbed(**of: object) -> dict[str, pd.DataFrame]:
     """The tables of a study in which all runs with these values were disturbed."""
-    known = pd.concat([TABLES[name] for name in ("stall", "training", "restore", "timeline")])
+    known = pd.concat([TABLES[name] for name in ("stall", "restore", "timeline")])
     struck = TABLES["goodput"].assign(run=[f"struck-{place}" for place in range(len(TABLES["goodput"]))])  # fmt: skip
+    whole = TABLES["scaling"].assign(run=[f"whole-{place}" for place in range(len(TABLES["scaling"]))])  # fmt: skip
+    struck = pd.concat([struck, whole.assign(interval="never", history="whole")])
     runs = pd.concat([known, struck]).drop_duplicates("run")
     hit = runs[list(of)].eq(pd.Series(of)).all(axis=1)
     rows = [{"run": run, "disturbed": hit_it, "by": ""} for run, hit_it in zip(runs["run"], hit, strict=True)]  # fmt: skip

@@ -29,17 +29,17 @@ from ckptbench.report.figures.kit.style import LOOKS, look, paper
 
 def test_an_optimizer_is_named_where_it_is_not_sgd_in_fp32() -> None:
     tables = Study(frameworks=("pytorch",), ranks=(2,)).tables()
-    usual = tables["training"]
+    usual = tables["overhead"]
     chosen = usual.assign(optimizer="adamw", precision="bf16")
-    both = pd.concat([usual, chosen.assign(run="other")])
+    both = pd.concat([usual, chosen])
     drawn = {
-        name: FIGURES["training"].draw({**tables, "training": table})
+        name: FIGURES["overhead"].draw({**tables, "overhead": table})
         for name, table in {"usual": usual, "chosen": chosen, "both": both}.items()
     }
     assert not re.search("SGD|fp32", drawn["usual"].caption)
     assert re.search("AdamW, bf16", drawn["chosen"].caption)
     titled = {title for title in titles(drawn["both"]) if title}
-    assert titled == {"SGD, fp32", "AdamW, bf16"}
+    assert titled == {"PyTorch, SGD, fp32", "PyTorch, AdamW, bf16"}
 
 
 def test_a_title_says_no_more_than_tells_the_panels_apart_and_the_caption_the_rest() -> None:
@@ -47,11 +47,11 @@ def test_a_title_says_no_more_than_tells_the_panels_apart_and_the_caption_the_re
         Study(frameworks=("pytorch",), ranks=(2,), deterministic=(False, True)),
         Study(frameworks=("pytorch",), ranks=(2,), models=("vgg16",), batch_size=8, epochs=2),
     )
-    figure = FIGURES["training"].draw(tables)
+    figure = FIGURES["overhead"].draw(tables)
     assert titles(figure) == [
-        "ResNet-50, default mode",
-        "ResNet-50, deterministic mode",
-        "VGG-16, default mode",
+        "PyTorch, ResNet-50, default mode",
+        "PyTorch, ResNet-50, deterministic mode",
+        "PyTorch, VGG-16, default mode",
     ]
     text = caption_of(figure)
     assert "ResNet-50: batch 32 per rank, 5 epochs; VGG-16: batch 8 per rank, 2 epochs." in text
@@ -193,7 +193,7 @@ def test_numbers_at_ticks_do_not_touch_however_wide_the_stalls_are_apart(scale: 
 
 def test_nothing_is_smaller_than_seven_points_and_the_users_settings_stay() -> None:
     before = dict(mpl.rcParams)
-    figure = FIGURES["training"].draw(Study(ranks=(1,)).tables())
+    figure = FIGURES["timeline"].draw(Study(ranks=(1,)).tables())
     assert dict(mpl.rcParams) == before
     assert min(text.get_fontsize() for text in figure.findobj(mpl.text.Text)) == 7
     assert figure.get_figwidth() == 7.16

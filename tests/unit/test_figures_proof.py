@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, row_labels, titles
@@ -19,7 +20,6 @@ from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.report.figures import FIGURES, proofs
-from ckptbench.report.figures.controls import outcome
 from ckptbench.report.figures.divergence import distance
 from ckptbench.report.figures.kit.style import look, paper
 
@@ -47,27 +47,15 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         if entry.shows(BASELINE) or entry.shows(WITH_CHECKPOINTS)
     }
     assert ordinary == {
-        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "training", "advice", "scale",
+        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "advice", "scale",
     }  # fmt: skip
     assert not FIGURES["strategies"].shows(BASELINE)
     assert not FIGURES["timeline"].shows(BASELINE)
-    assert {name for name in FIGURES if shows(name, history="again")} == {
-        "training",
-        "determinism",
-        "divergence",
-    }
-    control = {"faults": PluginSpec("killed_inside"), "omit": "momentum"}
-    assert shows("controls", **control)
+    assert {name for name in FIGURES if shows(name, history="again")} == set(PROOFS)
     assert shows("restore", faults=PluginSpec("killed_inside"))
     assert not shows("recovery", faults=PluginSpec("killed_inside"))
     deterministic = dataclasses.replace(BASELINE, deterministic=True)
     assert FIGURES["determinism_cost"].shows(deterministic)
-
-
-def test_training_shows_no_run_that_was_killed_on_purpose() -> None:
-    figure = FIGURES["training"].draw(ONE.tables())
-    kinds = {line.get_gid() for axes in figure.axes for line in axes.lines}
-    assert kinds == {"baseline", "with checkpoints"}
 
 
 @pytest.mark.parametrize("name", ["determinism", "determinism_cost", "divergence", "restore"])
@@ -153,6 +141,23 @@ def test_resumed_and_second_runs_are_drawn_over_the_uninterrupted_one() -> None:
     assert resumed == pytest.approx(whole)
     whole, _, resumed = (list(line.get_ydata()) for line in parted.lines)
     assert resumed != pytest.approx(whole)
+
+
+def test_perplexity_stands_where_other_models_have_accuracy() -> None:
+    named = {}
+    for model in ("resnet50", "gpt_baby"):
+        figure = FIGURES["determinism"].draw(dataclasses.replace(ONE, models=(model,)).tables())
+        named[model] = [axes.get_ylabel() for axes in figure.axes]
+    assert named["resnet50"] == ["Training loss", "Test accuracy (%)"] * 2
+    assert named["gpt_baby"] == ["Training loss", "Test perplexity"] * 2
+    first = figure.axes[1].lines[0].get_ydata()[0]
+    assert first == pytest.approx(np.exp(1.1 * 2.3 * np.exp(-0.42) * 1.06), rel=0.1)
+
+
+def test_a_proof_without_evaluation_says_so() -> None:
+    tables = ONE.tables()
+    figure = FIGURES["determinism"].draw({**tables, "evaluations": tables["evaluations"][:0]})
+    assert [text.get_text() for text in figure.axes[1].texts] == ["not evaluated"]
 
 
 def test_how_far_an_unknown_loss_or_accuracy_parts_is_left_out() -> None:
@@ -324,34 +329,6 @@ def test_a_large_models_divergence_is_drawn_without_a_distance() -> None:
     tables["resume_proof"][["max_ulp", "relative_l2"]] = pd.NA, float("nan")
     figure = FIGURES["divergence"].draw(tables)
     assert all(title.endswith("\ndistance not recorded") for title in titles(figure))
-
-
-def test_a_control_that_the_comparison_missed_stands_out() -> None:
-    missed = Restarts(parting=frozenset(), missed=frozenset({("pytorch", "random")}))
-    figure = FIGURES["controls"].draw(dataclasses.replace(ONE, restarts=missed).tables())
-    (controls,) = figure.axes
-    assert row_labels(controls) == ["PyTorch, default mode", "PyTorch, deterministic mode"]
-    columns = [label.get_text().replace("\n", " ") for label in controls.get_xticklabels()]
-    assert columns == ["data position", "momentum", "random states"]
-    caught = "\N{CHECK MARK} epoch 2"
-    assert [text.get_text() for text in controls.texts] == 2 * [caught, caught, "missed"]
-    shaded = [patch.get_xy() for patch in controls.patches if patch.get_gid() == "missed"]
-    assert shaded == [(1.5, -0.5), (1.5, 0.5)]
-    text = caption_of(figure)
-    assert "12 of 18 caught" in text
-
-
-def test_a_control_that_only_some_comparisons_caught_is_not_called_caught() -> None:
-    runs = pd.DataFrame(
-        {
-            "caught": pd.array([True, False, None], dtype="boolean"),
-            "first_epoch": pd.array([0, None, None], dtype="Int64"),
-        }
-    )
-    assert outcome(runs) == "1 of 3 caught"
-    assert outcome(runs[:1]) == "\N{CHECK MARK} epoch 1"
-    assert outcome(runs[1:]) == "missed"
-    assert outcome(runs[:0]) == "\N{EN DASH}"
 
 
 def test_the_cost_of_determinism_is_in_percent_beside_a_zero_line() -> None:

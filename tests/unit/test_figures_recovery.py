@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, row_labels, titles
@@ -82,39 +81,6 @@ def test_only_a_study_with_faults_asks_for_it() -> None:
     struck = dataclasses.replace(WITH_CHECKPOINTS, faults=PluginSpec("exponential"))
     assert FIGURES["recovery"].shows(struck)
     assert not FIGURES["overhead"].shows(struck)
-
-
-def test_the_aftermath_shows_both_runs_and_marks_the_failures() -> None:
-    figure = FIGURES["aftermath"].draw(STUDY.tables())
-    assert [title.replace("\n", " · ") for title in titles(figure)] == [
-        "PyTorch · torch.save · exponential mean_s=60",
-        "PyTorch · torch.save · listed name=twice",
-        "TensorFlow · HDF5 · exponential mean_s=60",
-        "TensorFlow · HDF5 · listed name=twice",
-    ]
-    for axes in figure.axes:
-        whole, struck = (lines(axes, gid)[0] for gid in ("undisturbed", "struck"))
-        assert whole.get_xdata()[-1] == 20
-        assert struck.get_xdata()[-1] == 45
-        assert np.isnan(struck.get_xdata()[10])  # the gap
-        (marks,) = (each for each in axes.collections if each.get_gid() == "failures")
-        assert [segment[0][0] for segment in marks.get_segments()] == [10.5]
-
-
-def test_slow_steps_before_many_fast_ones_are_no_gaps() -> None:
-    """A rank that is left alone may be many times as fast as one among several."""
-    tables = STUDY.tables()
-    known = tables["aftermath"]
-    fast = known["second"] > 10
-    known.loc[fast, "second"] = 10 + (known["second"] - 10) / 100
-    figure = FIGURES["aftermath"].draw(tables)
-    for axes in figure.axes:
-        (whole,) = lines(axes, "undisturbed")
-        assert np.isfinite(whole.get_xdata()).all()
-
-
-def test_without_a_failure_there_is_no_aftermath() -> None:
-    assert not FIGURES["aftermath"].draw(Study().tables()).axes
 
 
 RECOVERIES = ("restart", "torchft", "ulfm")
@@ -206,18 +172,3 @@ def test_many_curves_are_in_panels_by_their_interval() -> None:
 
 def test_without_a_failure_there_is_no_goodput() -> None:
     assert not FIGURES["goodput"].draw(Study().tables()).axes
-
-
-def test_each_recovery_has_a_panel_of_the_aftermath_on_the_axes_of_the_others() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), struck=FAULTS, recoveries=RECOVERIES)
-    tables = study.tables()
-    known = tables["aftermath"]
-    one = known["run"] == known["run"].iloc[-1]
-    known.loc[one, "second"] *= 3
-    figure = FIGURES["aftermath"].draw(tables)
-    assert [title.split("\n")[-1].split(" · ")[-1] for title in titles(figure)] == [*RECOVERIES] * 2
-    for axes in figure.axes:
-        assert [len(lines(axes, gid)) for gid in ("undisturbed", "struck")] == [1, 1]
-    ends = [axes.get_xlim()[1] for axes in figure.axes]
-    assert [end > 100 for end in ends] == [False] * 3 + [True] * 3
-    assert len(set(ends)) == 2

@@ -1,4 +1,4 @@
-"""Scaling and training: measured ranks only, the ideal, and the curves of each kind of run."""
+"""Scaling: measured ranks only, and the ideal."""
 
 from __future__ import annotations
 
@@ -59,32 +59,6 @@ def test_scaling_is_shown_without_a_run_with_checkpoints() -> None:
 def test_one_number_of_ranks_is_no_scaling() -> None:
     figure = FIGURES["scaling"].draw(Study(ranks=(2,)).tables())
     assert not figure.axes
-
-
-def test_baselines_and_runs_with_checkpoints_and_resumed_ones_are_curves_of_their_own() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), formats_each=2)
-    table = study.tables()["training"]
-    table.loc[table["repeat"] == 2, "attempts"] = 2
-    figure = FIGURES["training"].draw({**study.tables(), "training": table})
-    loss, accuracy = figure.axes
-    assert [line.get_gid() for line in loss.lines] == ["baseline", "with checkpoints", "resumed"]
-    assert list(loss.lines[0].get_xdata()) == [1, 2, 3, 4, 5]
-    assert max(accuracy.lines[0].get_ydata()) > 1
-
-
-def test_perplexity_stands_where_other_models_have_accuracy() -> None:
-    study = Study(frameworks=("pytorch",), ranks=(2,), models=("resnet50", "gpt_baby"))
-    figure = FIGURES["training"].draw(study.tables())
-    named = [axes.get_ylabel() for axes in figure.axes]
-    assert sorted(named[1::2]) == ["Test accuracy (%)", "Test perplexity"]
-    accuracy, perplexity = (figure.axes[1 + 2 * place] for place in range(2))
-    assert accuracy.get_ylim() != perplexity.get_ylim()
-
-
-def test_training_without_evaluation_says_so() -> None:
-    table = SMALL["training"].assign(test_accuracy=float("nan"))
-    figure = FIGURES["training"].draw({**SMALL, "training": table})
-    assert [text.get_text() for text in figure.axes[1].texts] == ["not evaluated"]
 
 
 def test_panels_of_scaling_whose_titles_do_not_fit_stand_below_each_other() -> None:

@@ -12,7 +12,7 @@ from run_folders import FakeRun
 from test_failures_table import killed_once
 
 from ckptbench.analysis.collect.runs import collect
-from ckptbench.analysis.cost.outcome import outcome as compared
+from ckptbench.analysis.cost.goodput import goodput as derived
 from ckptbench.analysis.derive import derive
 
 PLANNED = 12 * 3 * BATCH_SIZE
@@ -80,45 +80,46 @@ def test_a_restart_computes_in_vain_what_came_after_its_version(tmp_path: Path) 
     assert (row["seen_once"], row["steps"], row["mean_ranks"]) == (80, 10, 1.0)
 
 
-def outcome(runs: Path, *, changed: float, repeats: int = 2) -> dict[str, Any]:
+def test_a_changed_loss_is_told(tmp_path: Path) -> None:
     folders = []
-    for repeat in range(repeats):
-        run = shrunken(runs, repeat=repeat)
+    for repeat in range(2):
+        run = shrunken(tmp_path, repeat=repeat)
         reference = FakeRun(
             cell=run.run.cell.reference,
             steps_per_epoch=6,
-            loss=lambda rank, step: 2.0 - step / 10 + 0.015 - changed,
+            loss=lambda rank, step: 1.75 - step / 10 + 0.015,
             evaluates=False,
         )
-        folders += [run.end(), reference.write(runs)]
-    (row,) = derive(collect(folders))["outcome"].to_dict("records")
-    return {str(name): value for name, value in row.items()}
+        folders += [run.end(), reference.write(tmp_path)]
+    (row,) = derive(collect(folders))["goodput"].to_dict("records")
+    assert (row["repeats"], row["kept"]) == (2, False)
 
 
-def test_a_changed_loss_is_told(tmp_path: Path) -> None:
-    row = outcome(tmp_path, changed=0.25)
-    assert (row["repeats"], row["paired_repeats"], row["compared_repeats"]) == (2, 2, 0)
-    assert row["training_loss_difference"] == pytest.approx(0.25)
-    assert row["kept"] is False
+def struck_and_whole(folder: Path) -> tuple[str, dict[str, pd.DataFrame]]:
+    """A run that lost ranks, and the tables of it and its undisturbed run: the same losses, and neither was evaluated."""
+    run = shrunken(folder)
+    whole = FakeRun(cell=run.run.cell.reference, steps_per_epoch=6, evaluates=False)
+    collected = collect([run.end(), whole.write(folder)])
+    collected["steps"]["loss"] = 0.5
+    return run.run.cell.id, {**collected, "evaluations": collected["evaluations"][:0]}
 
 
 def test_the_same_loss_is_kept_though_neither_run_was_evaluated(tmp_path: Path) -> None:
-    run = shrunken(tmp_path)
-    whole = FakeRun(cell=run.run.cell.reference, steps_per_epoch=6, evaluates=False)
-    collected = collect([run.end(), whole.write(tmp_path)])
+    run, collected = struck_and_whole(tmp_path)
     tables = dict(derive(collected))
-    tables["training"]["training_loss"] = 0.5
-    (row,) = compared(tables).to_dict("records")
-    assert row["kept"] is True
-    tables["resume_proof"] = pd.DataFrame({"run": [run.run.cell.id], "bit_equal": [False]})
-    (row,) = compared(tables).to_dict("records")
-    assert row["kept"] is False  # what was compared bit by bit tells
+    assert tables["goodput"]["kept"].tolist() == [True]
+    tables["resume_proof"] = pd.DataFrame({"run": [run], "bit_equal": [False]})
+    assert derived(tables)["kept"].tolist() == [False]  # what was compared bit by bit tells
+
+
+def test_training_that_diverged_is_not_kept(tmp_path: Path) -> None:
+    run, collected = struck_and_whole(tmp_path)
+    collected["steps"].loc[collected["steps"]["run"] == run, "loss"] = float("nan")
+    assert derive(collected)["goodput"]["kept"].tolist() == [False]
 
 
 def test_without_an_undisturbed_run_nothing_is_known_of_the_outcome(tmp_path: Path) -> None:
-    (row,) = derive(collect([shrunken(tmp_path).end()]))["outcome"].to_dict("records")
-    assert row["kept"] is None or row["kept"] != row["kept"]
-    assert row["paired_repeats"] == 0
+    assert derive(collect([shrunken(tmp_path).end()]))["goodput"]["kept"].isna().all()
 
 
 def goodput(tmp_path: Path, run: Elastic) -> dict[str, Any]:

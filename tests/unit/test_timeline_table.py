@@ -1,7 +1,8 @@
-"""The tables `spans` and `timeline`: one typical checkpoint of each setup, on the clock of each rank."""
+"""The parts of checkpoints, and the table `timeline`: one typical checkpoint of each setup, on the clock of each rank."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from run_folders import FakeRun, cell
 
 from ckptbench.analysis.collect.runs import collect
+from ckptbench.analysis.cost.timeline import parts_of
 from ckptbench.analysis.derive import derive
 from ckptbench.matrix.plugin_spec import PluginSpec
 
@@ -102,9 +104,11 @@ def test_of_several_levels_a_checkpoint_that_went_to_the_most_is_shown(tmp_path:
     run = FakeRun(cell=cell("s2", epochs=1), stall_s=lambda rank, step: stalls_s.get(step, 0.5))
     collected = collect([run.write(tmp_path)])
     assert derive(collected)["timeline"]["step"].unique().tolist() == [6]
-    spans = collected["spans"]
-    near = spans[spans["step"].isin([2, 8]) & spans["level"].ne("")].assign(level="memory")
-    collected["spans"] = pd.concat([spans, near], ignore_index=True)
+    checkpoints = collected["checkpoints"]
+    for place in checkpoints.index[checkpoints["step"].isin([2, 8])]:
+        parts = json.loads(checkpoints.loc[place, "parts"])
+        near = [[kind, why, "memory", *at] for kind, why, level, *at in parts if level]
+        checkpoints.loc[place, "parts"] = json.dumps(parts + near)
     assert derive(collected)["timeline"]["step"].unique().tolist() == [2]
 
 
@@ -116,7 +120,7 @@ def test_the_clocks_of_two_hosts_are_never_compared(tmp_path: Path) -> None:
     )  # fmt: skip
     collected = collect([run.write(tmp_path)])
     expected = derive(collected)["timeline"]
-    for table in ("steps", "epochs", "evaluations", "checkpoints", "spans"):
+    for table in ("steps", "epochs", "evaluations", "checkpoints"):
         rows = collected[table].copy()
         clocks = [name for name in rows.columns if name.endswith("_ns")]
         rows.loc[rows["rank"] == 1, clocks] -= 10**15
@@ -131,7 +135,7 @@ def test_a_span_of_every_event_of_a_checkpoint_is_collected(tmp_path: Path) -> N
         removal_s=0.4,
         hold_s={"update": 0.1, "save": 0.2},
     )
-    found = collect([run.write(tmp_path)])["spans"]
+    found = parts_of(collect([run.write(tmp_path)])["checkpoints"])
     first = found[found["step"] == 5]
     lengths_s = (first["end_ns"] - first["start_ns"]) / 1e9
     by_kind = dict(zip(first["kind"] + first["why"], lengths_s, strict=True))
@@ -152,7 +156,7 @@ def test_each_level_is_written_and_committed_after_the_nearer_one(tmp_path: Path
         levels=("memory", "node", "shared"),
         lag_s=0.05,
     )
-    found = collect([run.write(tmp_path)])["spans"]
+    found = parts_of(collect([run.write(tmp_path)])["checkpoints"])
     save = found[(found["step"] == 5) & (found["kind"] == "save")].iloc[0]
     parts = found[(found["step"] == 5) & found["kind"].isin(["write", "sync", "commit"])]
     at_s = {

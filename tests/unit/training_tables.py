@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ckptbench.analysis.tables.columns import SETUP
-from ckptbench.matrix.networks.models import READ_TOKENS
 
 Setup = dict[str, Any]
+SAMPLES = 10_000
 
 
 def run_name(setup: Setup, repeat: int) -> str:
@@ -41,21 +41,30 @@ def scaling(setup: Setup, *, reference: int, shared_cores: bool) -> Setup:
     }
 
 
+def events_of(curves: Iterable[Setup]) -> dict[str, list[Setup]]:
+    """Rows of the tables of steps, epochs and evaluations: of one rank that has one step an epoch."""
+    rows: dict[str, list[Setup]] = {"steps": [], "epochs": [], "evaluations": []}
+    for each in curves:
+        event = {"run": each["run"], "rank": 0, "epoch": each["epoch"], "start_ns": 0}
+        rows["steps"].append({**event, "step": each["epoch"], "loss": each["training_loss"]})
+        rows["epochs"].append({**event, "samples": SAMPLES})
+        loss, right = (SAMPLES * each[name] for name in ("test_loss", "test_accuracy"))
+        rows["evaluations"].append({**event, "samples": SAMPLES, "loss_sum": loss, "correct": round(right)})  # fmt: skip
+    return rows
+
+
 def whole_curve(setup: Setup, repeats: int) -> Iterator[Setup]:
-    """Rows of the table `training` of runs that nothing disturbs."""
+    """Loss and accuracy by epoch of runs that nothing disturbs."""
     speed = {"chainer": 0.35, "pytorch": 0.42, "tensorflow": 0.38}.get(setup["framework"], 0.4)
     for repeat in range(repeats):
         for epoch in range(setup["epochs"]):
             loss = 2.3 * np.exp(-speed * (epoch + 1)) * (1 + 0.06 * repeat)
-            yield setup | {
+            yield {
                 "run": run_name(setup, repeat),
-                "repeat": repeat,
-                "attempts": 1,
                 "epoch": epoch,
                 "training_loss": loss,
                 "test_loss": 1.1 * loss,
                 "test_accuracy": 1 - 0.4 * loss,
-                "test_perplexity": np.exp(1.1 * loss) if setup["model"] in READ_TOKENS else np.nan,
             }
 
 

@@ -13,24 +13,8 @@ rule audit:
         machine=1,
     params:
         checkpoints=get_checkpoints,
-        text=AUDIT,
     message:
         "audit of this machine: less than three minutes, do not use it meanwhile"
     shell:
         "python {input.script} --tables results/tables --checkpoints={params.checkpoints:q}"
-        " --output {params.text} ${{REPEATS:+--repeats $REPEATS}} --log {log}"
-
-
-rule write_audit_page:
-    """Copy the text of the last audit, or of how to make one: the first page of the report has it."""
-    input:
-        made=get_audit(),
-    output:
-        AUDIT_PAGE,
-    log:
-        "results/logs/write_audit_page.log",
-    localrule: True
-    message:
-        "the page of the audit"
-    shell:
-        "cat {input.made} > {output} 2> {log}"
+        " ${{REPEATS:+--repeats $REPEATS}} --log {log}"

@@ -189,7 +189,7 @@ def in_report(category, tables):
     }
 
     def get_category(wildcards):
-        if told := refusal(Path(TABLES_FOLDER), wanted, WORDS, REPORTED):
+        if told := refusal(Path(TABLES_FOLDER), wanted, WORDS, Path(ANSWER)):
             sys.exit(told)
         return category
 
@@ -244,10 +244,9 @@ def keep_signatures():
 
 
 def show_answer():
-    """Print the first of the study's PAGES that the workflow was asked for, where `make` does not print it itself."""
-    asked = [page for name, page in PAGES.items() if name in get_planned()]
-    if asked and os.environ.get("CKPTBENCH_ANSWER") != "last":
-        print(Path(asked[0]).read_text(encoding="utf-8"), file=sys.stderr)
+    """Print the answer where the workflow was asked for it, and `make` does not print it itself."""
+    if "write_answer" in get_planned() and os.environ.get("CKPTBENCH_ANSWER") != "last":
+        print(Path(ANSWER).read_text(encoding="utf-8"), file=sys.stderr)
 
 
 def show_failed():

@@ -19,10 +19,6 @@ from ckptbench.config.record import StudyRecord
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 CONSTRAINTS = of_clone("envs/build-constraints.txt")
 WHAT_IF_PAGE = "results/decision.html"
-AUDIT = "results/audit.txt"
-AUDIT_PAGE = "results/audit_page.txt"
-REPORTED = [Path(ANSWER), Path(AUDIT_PAGE)]
-PAGES = {"audit": AUDIT, "write_answer": ANSWER}
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
 ANSWERED = [*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)]
@@ -62,11 +58,6 @@ def get_decision_figures():
     if FIGURES["validation"].is_of(CELLS.values()):
         shown.append("validation")
     return get_figures(shown)
-
-
-def get_audit():
-    """The text of the last audit of this machine, or that none was made."""
-    return [AUDIT if Path(AUDIT).exists() else of_clone("workflow/report/no_audit.txt")]
 
 
 def get_lock(wildcards):

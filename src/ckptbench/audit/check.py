@@ -1,4 +1,4 @@
-"""One check of the audit: what was measured, what it should be, and the verdict; and the table of all."""
+"""One check of the audit: what was measured, what it should be, and the verdict; the table of all, and the lines that are printed."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ AUDIT = Table(
     ("number",),
     (
         Column("number", "integer", "1", "place of the check, from 1"),
-        Column("check", "text", "", "files, calibration, A/A, recorder, fsync, cold reads or disturbed runs"),
+        Column("check", "text", "", "files, calibration, A/A, fsync, cold reads or disturbed runs"),
         Column("subject", "text", "", "what was measured"),
         Column("value", "number", "the row's", "as measured; missing where it could not be"),
         Column("lo", "number", "the row's", "lower end of its 95 % interval"),
@@ -126,3 +126,36 @@ def audit(checks: Sequence[Check]) -> pd.DataFrame:
         {"number": number, **dataclasses.asdict(check)}
         for number, check in enumerate(checks, start=1)
     )
+
+
+def in_words(checks: Sequence[Check]) -> str:
+    """A line with the number of checks by verdict, and one for each check: first those that fail."""
+    verdicts = ("fails", "unknown", "holds")
+    fails, unknown, holds = (sum(each.verdict == one for each in checks) for one in verdicts)
+    total = f"{holds} of {len(checks)} checks hold, {fails} fail, {unknown} unknown."
+    ordered = sorted(checks, key=lambda each: verdicts.index(each.verdict))
+    return "\n".join([total, *map(_line, ordered)])
+
+
+def _line(each: Check) -> str:
+    meaning = f"{each.meaning[:1].upper()}{each.meaning[1:]}"
+    return f"{each.verdict:8} {each.check}, {each.subject}: {_measured(each)}. {meaning}."
+
+
+def _measured(each: Check) -> str:
+    if math.isnan(each.value):
+        return "not measured"
+    text = _number(each.value, each)
+    if each.lo < each.hi:
+        text += f" [{_number(each.lo, each)} to {_number(each.hi, each)}]"
+    if not math.isnan(each.truth):
+        return f"{text}; the truth is {_number(each.truth, each)}"
+    return f"{text}; the limit is {_number(each.limit, each)}"
+
+
+def _number(value: float, each: Check) -> str:
+    if each.unit == "s":
+        return f"{1000 * value:.2f} ms"
+    if "÷" in each.subject:
+        return f"{value:.2f}"
+    return f"{value:.1%}".replace("%", " %")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ckptbench.audit import calibration, recorder_cost, storage, study
+from ckptbench.audit import calibration, storage, study
 from ckptbench.audit.check import Check
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import blame
@@ -57,10 +57,8 @@ def _checks(
         *study.undisturbed_runs(runs, "the calibration"),
         study.equal_runs(tables),
     ]
-    log.info("the cost of the recorder (some seconds)")
-    found.append(recorder_cost.check(own))
-    log.info("fsync against O_DIRECT, and the flushes of the device")
-    found += [storage.bandwidth(own), storage.flushes(own)]
+    log.info("fsync against O_DIRECT")
+    found.append(storage.bandwidth(own))
     os.sync()  # what was written above must not be written back during the reads
     log.info("cold reads")
     found += [*storage.cold_reads(own), *study.cold_restarts(tables)]

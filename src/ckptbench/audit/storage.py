@@ -15,18 +15,12 @@ from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
 from ckptbench.audit.check import NOTHING, Check, Question, exactly
 from ckptbench.checkpoints.trial import Unfit, try_versions
 from ckptbench.common import page_cache
-from ckptbench.common.block_device import BlockDevice, device_of
 from ckptbench.common.files import NO_DIRECT
 
 BLOCK, WRITTEN, READ = 8 * 2**20, 96 * 2**20, 64 * 2**20
 ROUNDS = 5
-SYNCS = 40
-SYNC_S = 0.005
-"""About what a sync takes, so that other programs have as long to flush without one."""
 FASTER = 2.0
 """Writes that are synced may be this much faster than direct ones, which go one after the other. Memory is ten times as fast."""
-FLUSHED = 0.9
-"""Part of the syncs that must have flushed the device. Another program's flush may serve two at once."""
 COLD, WARM = 0.9, 0.1
 """Parts of a file: at least so much comes from storage in a cold read, and at most so much in a warm one."""
 
@@ -65,10 +59,6 @@ def bandwidth(folder: Path, *, size: int = WRITTEN) -> Check:
         why = (
             f"this file system takes no O_DIRECT writes ({error.strerror}): nothing to compare with"
         )
-    return _unknown(question, why)
-
-
-def _unknown(question: Question, why: str) -> Check:
     return dataclasses.replace(question, unknown=why).at_most(NOTHING)
 
 
@@ -102,46 +92,6 @@ def written_s(path: Path, memory: mmap.mmap, blocks: int, flags: int) -> float:
         return time.perf_counter() - started
     finally:
         os.close(descriptor)
-
-
-def flushes(folder: Path) -> Check:
-    """Each fsync must flush the device, by the kernel's count of its flushes."""
-    device = device_of(folder)
-    name = device.name if device else "no device"
-    question = Question(
-        check="fsync",
-        subject="flushes of the device for each fsync",
-        limit=FLUSHED,
-        holds=f"each fsync tells {name} to empty its cache; whether a host or a controller obeys cannot be seen from here",
-        fails=f"fsync does not flush {name}: after a power cut a version that counts as durable may be gone",
-    )
-    if device is None:
-        why = "no block device of this machine holds the checkpoints: nothing counts flushes"
-    elif device.flushes is None:
-        why = f"this kernel does not count the flushes of {name}"
-    elif device.caches_writes is False:
-        why = f"{name} says that it has no volatile cache, so there is nothing to flush"
-    else:
-        path = folder / "audit-syncs.bin"
-        try:
-            others, own = (counted(device, path, sync=sync) for sync in (False, True))
-        finally:
-            path.unlink(missing_ok=True)
-        return question.at_least(exactly(max(0, own - others) / SYNCS))
-    return _unknown(question, why)
-
-
-def counted(device: BlockDevice, path: Path, *, sync: bool) -> int:
-    """How many flushes the device completes while a file grows SYNCS times, and is synced each time or not."""
-    before = device.flushes or 0
-    with path.open("ab", buffering=0) as file:
-        for _ in range(SYNCS):
-            file.write(bytes(4096))
-            if sync:
-                os.fsync(file.fileno())
-            else:
-                time.sleep(SYNC_S)
-    return (device.flushes or 0) - before
 
 
 def cold_reads(folder: Path, *, size: int = READ) -> list[Check]:

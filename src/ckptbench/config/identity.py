@@ -99,16 +99,13 @@ def config_of(tables: Path) -> str:
     return ""
 
 
-def refusal(
-    tables: Path, wanted: Mapping[str, str], words: str, pages: Iterable[Path]
-) -> str | None:
-    """Why a report of a config cannot be made of what lies there. None: it can.
+def refusal(tables: Path, wanted: Mapping[str, str], words: str, page: Path) -> str | None:
+    """Why a report of a config, which begins with `page`, cannot be made of what lies there. None: it can.
 
     `wanted` has the digest of each kind of mark that the report needs, `words` say which config it is.
     """
-    for page in pages:
-        if not page.exists():
-            return f"{page} is missing, with which a report begins: start the workflow, and ask for the report when it has ended"
+    if not page.exists():
+        return f"{page} is missing, with which a report begins: start the workflow, and ask for the report when it has ended"
     for kind, mark in wanted.items():
         if mark_path(tables, kind, mark).exists():
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -50,6 +51,7 @@ CHECKPOINTS = Table(
         Column("files", "count", "1", "number of these files"),
         Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
         Column("rank_bytes", "count", "bytes", "of the files that hold each rank's own state"),
+        Column("parts", "text", "", "JSON list: kind, why, level, start and end of each part, as in `timeline`, but in ns since `start_ns`; they may overlap"),
     ),
 )  # fmt: skip
 
@@ -84,7 +86,36 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
             **{f"{why}_hold_s": held_s[why] for why in ("update", "save", "removal")},
             "writes": written is not UNKNOWN,
             **written,
+            "parts": json.dumps(
+                [
+                    (*names, start_ns - save.start_ns, end_ns - save.start_ns)
+                    for *names, start_ns, end_ns in _parts(checkpoint, save)
+                ],
+                separators=(",", ":"),
+            ),
         }
+
+
+def _parts(checkpoint: Checkpoint, save: Save) -> Iterator[tuple[str, str, str, int, int]]:
+    """Kind, why, level, start and end of each."""
+    yield "save", "", "", save.start_ns, save.end_ns
+    for hold in checkpoint.holds:
+        yield "hold", hold.why, "", hold.start_ns, hold.end_ns
+    if checkpoint.captured is not None:
+        yield "capture", "", "", save.start_ns, checkpoint.captured.at_ns
+    # One level is written, and committed, after the other.
+    begun_ns, free_ns = save.start_ns, save.start_ns
+    for level in sorted(checkpoint.written, key=LEVELS.index):
+        written_ns, durable = checkpoint.written[level].at_ns, checkpoint.durable.get(level)
+        yield "write", "", level, begun_ns, written_ns
+        if durable is not None:
+            yield "sync", "", level, max(written_ns, free_ns), durable.synced_ns
+            yield "checksum", "", level, durable.synced_ns, durable.checked_ns
+            yield "commit", "", level, durable.checked_ns, durable.committed_ns
+            free_ns = durable.committed_ns
+        begun_ns = written_ns
+    if checkpoint.retained is not None:
+        yield "removal", "", "", checkpoint.retained.start_ns, checkpoint.retained.end_ns
 
 
 def _step(checkpoint: Checkpoint) -> int:

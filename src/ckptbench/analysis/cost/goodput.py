@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from ckptbench.analysis.cost.overhead import system_of
 from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
 from ckptbench.analysis.cost.times import with_valid_timing
 from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
+from ckptbench.analysis.tables.curves import curves
 from ckptbench.analysis.tables.grouping import groups, struck
 from ckptbench.analysis.tables.schema import Column, Table, with_ends
 from ckptbench.matrix.interval import NEVER
@@ -36,12 +38,16 @@ GOODPUT = Table(
         Column("parts_s", "number", "s", "the parts of all failures of a run added up"),
         Column("explained", "number", "1", "parts_s / loss_s"),
         *(Column(name, "number", "s", meaning) for name, meaning in LOST_PARTS.items()),
+        Column(
+            "kept", "verdict", "",
+            "whether all repeats end with the bits of their undisturbed runs or, where these were not compared, with the same losses and accuracy to the last digit",
+        ),
     ),
 )  # fmt: skip
 
 
 def goodput(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs`, `failures` and `lineage`."""
+    """From the tables `runs`, `failures`, `lineage`, `resume_proof`, `steps`, `epochs` and `evaluations`."""
     setups = list(groups(_struck_runs(tables), SETUP))
     systems = [system_of(setup) for setup, _ in setups]
     paired = [group[group["baseline_s"].notna()] for _, group in setups]
@@ -85,11 +91,26 @@ def _struck_runs(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         used=used,
         used_s=useful_s * used,
         failures=own["run"].map(failures["run"].value_counts()).fillna(0),
+        kept=_kept(tables, own),
         **{name: own["run"].map(lost[name]).fillna(0.0) for name in parts},
     )
 
 
-def _means(group: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, float]:
+def _kept(tables: Mapping[str, pd.DataFrame], own: pd.DataFrame) -> pd.Series:
+    """Of each run whether its training came out as that of its undisturbed run; missing where this did not run."""
+    known = curves(tables, {*own["run"], *own["reference"]})
+    last = known.drop_duplicates("run", keep="last").set_index("run")
+    ended, expected = (
+        last.reindex(own[name]).set_axis(own.index)[["training_loss", "test_loss", "test_accuracy"]]
+        for name in ("run", "reference")
+    )
+    same = (ended.eq(expected) | (ended.isna() & expected.isna())).all(axis=1)
+    equal = own["run"].map(tables["resume_proof"].set_index("run")["bit_equal"])
+    kept: pd.Series = equal.astype("boolean").fillna(same)
+    return kept.where(own["reference"].isin(last.index))
+
+
+def _means(group: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
     compared = group[group["undisturbed_s"].notna()]
     loss_s = (compared["wall_s"] - compared["undisturbed_s"]).mean()
     parts_s = compared["total_s"].mean()
@@ -105,6 +126,7 @@ def _means(group: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, float]:
         "parts_s": parts_s,
         "explained": parts_s / loss_s,
         **{name: group[name].mean() for name in LOST_PARTS},
+        "kept": group["kept"].dropna().all() if group["kept"].notna().any() else None,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +13,11 @@ import pandas as pd
 
 from ckptbench.analysis.cost.stall import blocked_s, steady_or_all
 from ckptbench.analysis.tables.columns import (
-    LEVEL,
     RANK,
     REPEAT,
     RUN,
     SETUP,
     SETUP_COLUMNS,
-    SPAN_KIND,
-    WHY,
 )
 from ckptbench.analysis.tables.grouping import by_run, groups
 from ckptbench.analysis.tables.schema import Column, Table
@@ -38,20 +36,24 @@ TIMELINE = Table(
         REPEAT,
         Column("step", "integer", "1", "the checkpoint that is shown: completed steps that it holds"),
         RANK,
-        SPAN_KIND,
-        WHY,
-        LEVEL,
+        Column(
+            "kind", "text", "",
+            "`save`; `hold`: training waited later; `capture`; `write`, level by level; `sync`, `checksum` and `commit`, on the rank that commits; `removal` of old versions; `step`; `evaluation`",
+        ),
+        Column("why", "text", "", "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/run-folder.md"),
+        Column("level", "text", "", "where the version lies, of `write`, `sync`, `checksum` and `commit`"),
         Column("of_step", "integer", "1", "completed steps that its own checkpoint holds, or at its end"),
         Column("start_s", "number", "s", "since the start of the shown save on this rank"),
         Column("end_s", "number", "s", "in the same way"),
     ),
 )  # fmt: skip
 
+PART = ["run", "rank", "step", "start_ns", "end_ns", "kind", "why", "level"]
 SHOWN = ["kind", "why", "level", "of_step", "start_ns", "end_ns"]
 
 
 def timeline(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `steps`, `spans`, `evaluations` and `stall`.
+    """From the tables `steps`, `checkpoints`, `evaluations` and `stall`.
 
     The typical checkpoint is the one whose place in the order of the stalls is nearest to the median, of an even number the
     lower of both medians, among those whose window has the most steps after the commit. Near the end of an epoch, where
@@ -59,12 +61,15 @@ def timeline(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     the warm-up where a run has no steady ones; of several levels those that went to the most.
     """
     timed = tables["stall"][~tables["stall"]["warmup"]]
+    if timed.empty:
+        return TIMELINE.rows([])
     runs = set(timed["run"])
-    chosen = {
-        name: by_run(tables[name][tables[name]["run"].isin(runs)])
-        for name in ("steps", "spans", "evaluations")
-    }
-    spans = tables["spans"]
+    steps, checkpoints, evaluations = (
+        tables[name][tables[name]["run"].isin(runs)]
+        for name in ("steps", "checkpoints", "evaluations")
+    )
+    spans = parts_of(checkpoints)
+    chosen = {"steps": by_run(steps), "spans": by_run(spans), "evaluations": by_run(evaluations)}
     commits = spans[spans["kind"] == "commit"]
     timed = timed.join(
         commits.groupby(["run", "step"])["level"].nunique().rename("reached"), on=["run", "step"]
@@ -74,7 +79,20 @@ def timeline(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         for setup, group in groups(timed, SETUP)
         for part in _typical(setup, steady_or_all(group), chosen)
     ]
-    return TIMELINE.frame(pd.concat(rows, ignore_index=True)) if rows else TIMELINE.rows([])
+    return TIMELINE.frame(pd.concat(rows, ignore_index=True))
+
+
+def parts_of(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """A row for each part of these checkpoints, from the column `parts`; times by the clock of the rank's host."""
+    rows = [
+        (run, rank, step, start_ns + begin_ns, start_ns + end_ns, *names)
+        for run, rank, step, start_ns, parts in checkpoints[
+            ["run", "rank", "step", "start_ns", "parts"]
+        ].itertuples(index=False)
+        for *names, begin_ns, end_ns in json.loads(parts)
+    ]
+    found = pd.DataFrame(rows, columns=PART)
+    return found.sort_values([*PART[:6], "level"], ignore_index=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pandas as pd
 from ckptbench.analysis.proof.divergence import compared_digests, proven
 from ckptbench.analysis.proof.missing import missing_parts
 from ckptbench.analysis.tables.columns import REPEAT, RUN, SETUP_COLUMNS
+from ckptbench.analysis.tables.curves import curves
 from ckptbench.analysis.tables.grouping import by_run, records
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.networks.tensor_groups import GROUPS
@@ -53,14 +54,15 @@ statistics of batch norm. The digests of what was left out may differ without an
 
 
 def resume_proof(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """From the tables `runs`, `digests`, `values`, `steps` and `training`."""
+    """From the tables `runs`, `digests`, `values`, `steps`, `epochs` and `evaluations`."""
     runs = proven(tables)
     names = {*runs["run"], *runs["reference"]}
     compared = by_run(compared_digests(tables))
-    digests, values, steps, curves = (
+    digests, values, steps = (
         by_run(tables[table][tables[table]["run"].isin(names)])
-        for table in ("digests", "values", "steps", "training")
+        for table in ("digests", "values", "steps")
     )
+    accuracy = by_run(curves(tables, names))
 
     def row(run: Row) -> Row:
         name, reference = run["run"], run["reference"]
@@ -72,7 +74,7 @@ def resume_proof(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             **bits,
             **_distances(distances),
             "loss_difference": _loss_difference(steps[name], steps[reference]),
-            "accuracy_difference": _accuracy_difference(curves[name], curves[reference]),
+            "accuracy_difference": _accuracy_difference(accuracy[name], accuracy[reference]),
             "missing": missing,
             "caught": _caught(run["omit"], missing, bits["groups"].split(", ")),
         }

@@ -118,18 +118,6 @@ STEADY = Column(
     "whether it came after the first `checkpoints.keep_during_run` + 1: from then on each save removes a version",
 )
 
-SPAN_KIND = Column(
-    "kind",
-    "text",
-    "",
-    "`save`; `hold`: training waited later; `capture`; `write`, level by level; `sync`, `checksum` and `commit`, on the rank that commits; `removal` of old versions; in `timeline` also `step` and `evaluation`",
-)
-WHY = Column(
-    "why",
-    "text",
-    "",
-    "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/run-folder.md",
-)
 STRATEGY_COLUMNS = (
     Column(
         "blocking",
@@ -152,13 +140,6 @@ LEVELS_REACHED = Column(
     "",
     "where the version lies, the nearest first, joined by `+`: `memory`, `node`, `shared`",
 )
-LEVEL = Column(
-    "level",
-    "text",
-    "",
-    "where the version lies, of `write`, `sync`, `checksum` and `commit`",
-)
-
 LOST_PARTS = {
     "unfinished_s": "since the end of the last step or save, lost with the strike",
     "detection_s": "until the launcher or the other ranks knew of the loss",

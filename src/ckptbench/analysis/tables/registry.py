@@ -51,7 +51,6 @@ COLLECTED = _entries(
         "steps": "collect.steps",
         "epochs": "collect.rank_events",
         "checkpoints": "collect.checkpoints",
-        "spans": "collect.spans",
         "evaluations": "collect.rank_events",
         "phases": "collect.rank_events",
         "memory": "collect.rank_events",
@@ -59,7 +58,6 @@ COLLECTED = _entries(
         "values": "collect.proof",
         "failures": "collect.failures",
         "lineage": "collect.lineage",
-        "progress": "collect.progress",
         "machine": "collect.machine",
     },
 )
@@ -73,7 +71,6 @@ DERIVED = _entries(
         "stall": "cost.stall",
         "timeline": "cost.timeline",
         "checkpoint_cost": "cost.scaling",
-        "training": "cost.training",
         "resume_proof": "proof.resume_proof",
         "consistency": "proof.consistency",
         "divergence": "proof.divergence",
@@ -81,8 +78,6 @@ DERIVED = _entries(
         "restore": "proof.restore",
         "strategies": "cost.strategies",
         "goodput": "cost.goodput",
-        "outcome": "cost.outcome",
-        "aftermath": "cost.aftermath",
         "provenance": "provenance",
     },
 )

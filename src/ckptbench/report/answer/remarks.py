@@ -199,8 +199,8 @@ def of_measurement(tables: Tables) -> tuple[str, ...]:
     return (
         *_crowded(tables),
         *_added(tables["overhead"]),
+        *_changed(tables["goodput"]),
         *_proved(tables["resume_proof"]),
-        *_changed(tables["outcome"]),
         *where,
     )
 
@@ -229,7 +229,7 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
 
 
 def _proved(proof: pd.DataFrame) -> Iterator[str]:
-    """Runs that were killed and restarted, of which none left out a part of the state."""
+    """Runs that were killed and restarted: how many have the same bits, and how many negative controls were caught."""
     killed = proof[(proof["omit"] == NOTHING) & proof["history"].isin(list(KILLED))]
     parts = []
     for mode, runs in killed.groupby("deterministic"):
@@ -238,16 +238,19 @@ def _proved(proof: pd.DataFrame) -> Iterator[str]:
         parts.append(
             f"{len(runs) - len(other)} of {len(runs)} in {describe('deterministic', mode)}{not_equal}"
         )
+    controls = proof[proof["omit"] != NOTHING]
+    caught = int(controls["caught"].fillna(False).sum())
+    noticed = f"; controls caught: {caught} of {len(controls)}" if len(controls) else ""
     if parts:
-        yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}."
+        yield f"Bits after a kill and a restart: equal in {'; '.join(reversed(parts))}{noticed}."
 
 
-def _changed(outcome: pd.DataFrame) -> Iterator[str]:
+def _changed(goodput: pd.DataFrame) -> Iterator[str]:
     """Training that failures have changed."""
-    changed = outcome[outcome["kept"].eq(False).fillna(False)]
+    changed = goodput[goodput["kept"].eq(False).fillna(False)]
     if len(changed):
         recoveries = listed(sorted({describe("recovery", each) for each in changed["recovery"]}))
-        yield f"Failures changed what training came out with, in {_of(len(changed), len(outcome))} ({recoveries}; table outcome)."
+        yield f"Failures changed what training came out with, in {_of(len(changed), len(goodput))} ({recoveries}; table goodput)."
 
 
 def _frameworks(rows: pd.DataFrame) -> str:

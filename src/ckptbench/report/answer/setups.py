@@ -25,7 +25,6 @@ UNSAID = {
 }  # fmt: skip
 SEPARATOR = " · "
 """Between the parts of a label."""
-FACET = "facet"
 LABEL = "label"
 
 

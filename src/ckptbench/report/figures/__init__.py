@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.registry import FAULTS, NOTHING
+from ckptbench.matrix.registry import FAULTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,6 @@ OF: Mapping[str, Callable[[Cell], bool]] = {
         cell.deterministic and cell.is_baseline and cell.is_undisturbed
     ),
     "compared runs": lambda cell: cell.is_compared,
-    "negative controls": lambda cell: cell.omit != NOTHING,
     "killed runs": lambda cell: cell.is_killed,
     "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
     "drawn failures": _draws_failures,
@@ -45,7 +44,6 @@ NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
     "any": lambda cells: True,
     "several strategies": lambda cells: len({cell.strategy for cell in cells}) > 1,
     "three numbers of ranks": lambda cells: len({cell.ranks for cell in cells}) > 2,
-    "three epochs": lambda cells: max(cell.epochs for cell in cells) > 2,
 }
 """Whether these cells, of which there is at least one, are enough for a figure, by the words of its `needs`."""
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from textwrap import fill
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
+from ckptbench.analysis.tables.curves import curves
+from ckptbench.matrix.networks.models import READ_TOKENS
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.figures import proofs
 from ckptbench.report.figures.kit.captions import caption
-from ckptbench.report.figures.kit.curves import curve_handles, draw_pairs
-from ckptbench.report.figures.kit.panels import PaperFigure, entry, legend, nothing_to_show
-from ckptbench.report.figures.kit.style import DOTTED, INK, SOLID
+from ckptbench.report.figures.kit.panels import (
+    PaperFigure,
+    entry,
+    legend,
+    nothing_to_show,
+    small_multiples,
+)
+from ckptbench.report.figures.kit.style import DOTTED, INK, SOLID, Look, look
 from ckptbench.report.figures.proofs import AGAIN, RESUMED
 
 FIGURE = {
     "title": "Resumed training against uninterrupted",
-    "tables": ("training", "resume_proof", "restore", "provenance"),
+    "tables": ("steps", "epochs", "evaluations", "resume_proof", "restore", "provenance"),
     "of": "compared runs",
 }
 READING = (
@@ -27,11 +38,21 @@ READING = (
 )
 REFERENCE = "uninterrupted"
 COMPARED = {RESUMED: "killed and resumed", AGAIN: "same seed again"}
-KINDS = {
+KINDS: Mapping[str, Mapping[str, Any]] = {
     REFERENCE: {"linestyle": SOLID, "linewidth": 3.5, "alpha": 0.4},
     COMPARED[AGAIN]: {"linestyle": SOLID, "linewidth": 0.8},
     COMPARED[RESUMED]: {"linestyle": DOTTED, "linewidth": 2},
 }
+"""Sorts of runs, which are never averaged with one another. Their curves often are the same to the last bit: all must be seen when they coincide."""
+QUANTITIES = {
+    "training_loss": ("Training loss", 1),
+    "test_accuracy": ("Test accuracy (%)", 100),
+    "test_perplexity": ("Test perplexity", 1),
+}
+"""Each with the name of its axis and the factor between the two."""
+PANEL_IN = 1.1
+MARKERS = 6
+"""About how many markers a line gets."""
 TITLE_LETTERS = 46
 """Titles are as wide as a pair of panels."""
 MARK = 0.12
@@ -39,34 +60,65 @@ MARK = 0.12
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
-    """From the tables `training`, `resume_proof`, `restore` and `provenance`."""
+    """From the tables `steps`, `epochs`, `evaluations`, `resume_proof`, `restore` and `provenance`."""
     compared = proofs.prepared(tables["resume_proof"])
     if compared.empty:
         return nothing_to_show(proofs.NOTHING_COMPARED)
     shown = proofs.selected(compared)
     reading = f"{READING}. {proofs.equality(compared, shown)}"
     text = caption(shown, tables["provenance"], reading, (*proofs.SETTING, "ranks"))
-    curves = _curves(tables["training"], shown)
+    known = _curves(tables, shown)
     groups = [runs for _, runs in shown.groupby(["title", "deterministic"], sort=False)]
-    pairs = [
-        (_title(runs), curves[curves["run"].isin({*runs["run"], *runs["reference"]})])
-        for runs in groups
-    ]
-    figure, panels = draw_pairs(pairs, KINDS, text)
+    titles = [title for runs in groups for title in (_title(runs), "")]
+    across = 2 if len(groups) % 2 else 4  # both panels of a pair are in one line
+    figure, panels = small_multiples(titles, PANEL_IN, text, across=across)
+    first: dict[str, Axes] = {}
     for place, axes in enumerate(panels):
-        places = proofs.restarts(tables["restore"], groups[place // 2])
+        runs = groups[place // 2]
+        quantity = _quality(runs) if place % 2 else "training_loss"
+        rows = known[known["run"].isin({*runs["run"], *runs["reference"]})]
+        _draw_curves(axes, rows, quantity, look(runs["framework"].iloc[0]))
+        if first.setdefault(quantity, axes) is not axes:
+            axes.sharey(first[quantity])
+        places = proofs.restarts(tables["restore"], runs)
         foot = axes.get_xaxis_transform()
         axes.vlines(places, 0, MARK, INK, linewidth=0.6, transform=foot, gid="restart")
-    restart = entry("restart", marker="|", linestyle="", markersize=6)
-    legend(figure, [*curve_handles(curves, KINDS), restart])
+    kinds = [entry(kind, **line) for kind, line in KINDS.items() if (known["kind"] == kind).any()]
+    legend(figure, [*kinds, entry("restart", marker="|", linestyle="", markersize=6)])
     return figure
 
 
-def _curves(training: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the runs shown and of their references, with `kind`."""
+def _curves(tables: Mapping[str, pd.DataFrame], shown: pd.DataFrame) -> pd.DataFrame:
+    """Loss, accuracy and perplexity of the runs shown and of their references, by epoch, with `kind`."""
     kinds = dict(zip(shown["run"], shown["kind"].map(COMPARED), strict=True))
     kinds |= dict.fromkeys(shown["reference"], REFERENCE)
-    return training.assign(kind=training["run"].map(kinds)).dropna(subset="kind")
+    rows = curves(tables, kinds)
+    return rows.assign(kind=rows["run"].map(kinds), test_perplexity=np.exp(rows["test_loss"]))
+
+
+def _quality(runs: pd.DataFrame) -> str:
+    return "test_perplexity" if runs["model"].isin(READ_TOKENS).any() else "test_accuracy"
+
+
+def _draw_curves(axes: Axes, rows: pd.DataFrame, quantity: str, own_look: Look) -> None:
+    """Of each kind of runs a mean line and a band from the smallest to the largest."""
+    label, factor = QUANTITIES[quantity]
+    known = rows[rows[quantity].notna()]
+    color, marker = own_look.color, own_look.marker
+    for kind, line in KINDS.items():
+        own = known[known["kind"] == kind]
+        if own.empty:
+            continue
+        curve = factor * own.groupby("epoch")[quantity].agg(["mean", "min", "max"])
+        done = curve.index + 1
+        axes.fill_between(done, curve["min"], curve["max"], color=color, alpha=0.15, linewidth=0)
+        every = max(1, len(curve) // MARKERS)
+        axes.plot(done, curve["mean"], color=color, marker=marker, markevery=every, gid=kind, **line)  # fmt: skip
+    if known.empty:
+        axes.text(0.5, 0.5, "not evaluated", transform=axes.transAxes, ha="center")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+    axes.set_xlabel("Epoch")
+    axes.set_ylabel(label)
 
 
 def _title(runs: pd.DataFrame) -> str:

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from ckptbench.report.answer import labels
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     SEPARATOR,
@@ -18,7 +19,6 @@ from ckptbench.report.answer.setups import (
 )
 from ckptbench.report.figures.kit.axes import logarithmic, measured_ranks
 from ckptbench.report.figures.kit.captions import caption
-from ckptbench.report.figures.kit.curves import framework_handles
 from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     PaperFigure,
@@ -88,7 +88,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for axes in panels:
         measured_ranks(axes.xaxis, shown["ranks"])
         axes.set_xlabel("Ranks")
-    legend(figure, [*framework_handles(shown), *_handles(rates, styles)])
+    frameworks = [
+        entry(labels.name(each), color=look(each).color, marker=look(each).marker)
+        for each, _ in per_framework(shown)
+    ]
+    legend(figure, [*frameworks, *_handles(rates, styles)])
     return figure
 
 
