@@ -81,6 +81,7 @@ BAD = {
     "matrix: {faults: {exponential: {kind: slow}}}": "matrix.faults[0] is {'exponential': {'kind': 'slow'}}: slow was removed after version 0.1: use kill, hang or damage",
     "matrix: {dataset: nt3}": "matrix.dataset[0] is 'nt3': nt3 was removed after version 0.1: use synthetic",
     "datasets: {nt3: {folder: /tmp}}": "datasets.nt3 is {'folder': '/tmp'}: nt3 was removed after version 0.1: remove it",
+    "matrix: {strategy: {deepfreeze: {memory: 1, partner: 0}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 1, 'partner': 0}}: partner was removed after version 0.1: remove it",
     "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
     "include: [{recovery: {horovod_elastic: {}}}]": "include[0].recovery[0] is {'horovod_elastic': {}}: horovod_elastic was removed after",
     # Flags, lists, texts.

@@ -18,6 +18,9 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
     },
     "kind": _KINDS,
     "faults": _KINDS,
+    "strategy": {
+        "partner": "remove it: a restart on other nodes takes the newest version at shared",
+    },
     "recovery": {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },

@@ -277,7 +277,7 @@ STRATEGIES = Registry(
             stages=("begun", "captured", "written"),
             blocking=False,
             recycles=True,
-            options={"memory": 0, "node": 0, "shared": 1, "partner": 1},
+            options={"memory": 0, "node": 0, "shared": 1},
         ),
         "tf_async": StrategyEntry(
             location="ckptbench.strategies.tf_async:TensorFlowAsync",

@@ -25,7 +25,7 @@ from ckptbench.own.times import is_first, is_warmup
 from ckptbench_probe.reading import ProcessSeen, SaveSeen
 
 NS = 1e9
-UNKNOWN_STRATEGY = {"blocking": False, "shared_every": 1, "copies": 0}
+UNKNOWN_STRATEGY = {"blocking": False, "shared_every": 1}
 """What is taken of a strategy that the user's training brings."""
 BYTES = (
     "state_model_bytes", "state_optimizer_bytes", "state_second_moments_bytes", "state_rest_bytes",
