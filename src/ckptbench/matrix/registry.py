@@ -306,7 +306,6 @@ STRATEGIES = Registry(
             blocking=False,
             options={
                 "checkpointer": ("thread", "process"),
-                "stager": ("reused", "fresh"),
                 "staging": ("awaited", "unawaited"),
             },
         ),
@@ -331,7 +330,6 @@ STRATEGIES = Registry(
             formats=("orbax",),
             stages=("begun", "copied", "written"),
             blocking=False,
-            options={"compression": False},
         ),
     },
     hidden={
