@@ -1,8 +1,7 @@
 """What runs in a scheduler's job: a run that keeps its checkpoints on its nodes, is killed, and loses a node meanwhile.
 
-Run as `python near_run.py FOLDER PYTHON LOST`. It trains one cell four times with PyTorch, a rank on each node of the job: whole;
-killed between two checkpoints, and before the restart what the node LOST holds is removed; and with a failure that kills the second
-node from outside, under two recoveries. The outcome is `outcome.json`.
+Run as `python near_run.py FOLDER PYTHON`. It trains one cell four times with PyTorch, a rank on each node of the job: whole;
+killed between two checkpoints; and with a failure that kills the second node from outside, under two recoveries. The outcome is `outcome.json`.
 """
 
 from __future__ import annotations
@@ -10,25 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import sys
 import traceback
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import open_levels
 from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset, dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.environments.lock_file import pinned_sha256
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
-from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
 from ckptbench.runs.failure import Failure
-from ckptbench.runs.plan import Plan, RunSpec
+from ckptbench.runs.plan import RunSpec
 
 RANKS = 3
 STEPS = 12
@@ -53,7 +48,7 @@ FAILURE = {"step": 7, "node": 1}
 
 
 def spec_of(folder: Path, history: str, lock: Path) -> RunSpec:
-    """Every second step has a checkpoint in the memory of the nodes, and none goes to the shared folder."""
+    """Every second step has a checkpoint in the memory of the nodes, and every fourth one in the shared folder."""
     cell = Cell(
         framework="pytorch",
         model="small_cnn",
@@ -64,7 +59,7 @@ def spec_of(folder: Path, history: str, lock: Path) -> RunSpec:
         format="safetensors",
         interval=Interval.parse(f"s{BETWEEN}"),
         deterministic=True,
-        strategy=PluginSpec("deepfreeze", (("memory", 1), ("shared", 0))),
+        strategy=PluginSpec("deepfreeze", (("memory", 1), ("shared", 2))),
         **(
             {
                 "faults": PluginSpec("listed", (("name", "node"),)),
@@ -89,26 +84,8 @@ def spec_of(folder: Path, history: str, lock: Path) -> RunSpec:
     )
 
 
-def lose(node: str) -> None:
-    """Before the nodes are asked what they hold, this one loses all of it."""
-    bring_together = ShardAssembler.bring_together
-
-    def lost(self: ShardAssembler, plan: Plan, *, after: int) -> None:
-        if not plan.cell.is_killed:  # its injector has removed them
-            bring_together(self, plan, after=after)
-            return
-        folder = open_levels(plan, node=node).stores[MEMORY].folder
-        assert folder.exists()
-        while folder.exists():  # a rank that is just being killed may still write there
-            shutil.rmtree(folder, ignore_errors=True)
-        bring_together(self, plan, after=after)
-
-    ShardAssembler.bring_together = lost  # type: ignore[method-assign]
-
-
-def train(folder: Path, python: Path, lost: str) -> None:
+def train(folder: Path, python: Path) -> None:
     prepare("synthetic", folder / "dataset", IMAGES)
-    lose(lost)
     for history in ("none", "killed_between", *STRUCK):
         logs = folder / f"logs-{history}"
         lock = folder / "lock.txt"
@@ -123,10 +100,10 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     # As in the jobs of the workflow, whose runs use all of their nodes.
     os.environ["SUBMITIT_EXECUTOR"] = "slurm"
-    folder, python, lost = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    folder, python = Path(sys.argv[1]), Path(sys.argv[2])
     error = None
     try:
-        train(folder, python, lost)
+        train(folder, python)
     except Exception:  # noqa: BLE001 (the test tells it)
         error = traceback.format_exc()
     new = folder / "outcome.new"

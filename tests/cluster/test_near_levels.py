@@ -1,4 +1,4 @@
-"""A run that keeps its checkpoints in the memory of three nodes survives the loss of one, on a real scheduler."""
+"""A run that keeps its checkpoints in the memory of three nodes goes on from them, or after the loss of one from the shared folder, on a real scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.study.warm.environments import warm_environments
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("near_run.py")
 PATIENCE_S = 900
-LOST = NODES[1]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def job(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
     python = warm_environments() / "pytorch" / "bin" / "python"
     script = folder / "job.sh"
     script.write_text(
-        f"#!/bin/sh\nexport PYTHONPATH={ROOT / 'src'}\n{sys.executable} {SCRIPT} {folder} {python} {LOST}\n"
+        f"#!/bin/sh\nexport PYTHONPATH={ROOT / 'src'}\n{sys.executable} {SCRIPT} {folder} {python}\n"
     )
     shape = [f"--nodes={len(NODES)}", "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=4000"]
     output = folder / "output"
@@ -54,7 +53,7 @@ def events(folder: Path, history: str, rank: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_a_lost_node_is_survived_from_the_copies_on_the_next_one(job: Path) -> None:
+def test_a_killed_run_goes_on_from_what_its_nodes_hold(job: Path) -> None:
     manifest = read_json(job / "killed_between" / "manifest.json")
     assert (manifest["status"], manifest["attempts"]) == ("complete", 2)
     (kill,) = manifest["failures"]
@@ -65,7 +64,8 @@ def test_a_lost_node_is_survived_from_the_copies_on_the_next_one(job: Path) -> N
         loaded = [e["step"] for e in trace if e["event"] == "digest" and e["when"] == "loaded"]
         assert len(loaded) == 1
         assert loaded[0] in (took, took - BETWEEN)
-    assert f"step {loaded[0]} is taken from the local tiers of 2 nodes" in said(job)
+    if loaded[0] % (2 * BETWEEN):  # else the shared folder has it too
+        assert f"step {loaded[0]} is taken from the local tiers of the nodes" in said(job)
 
 
 def test_it_ends_with_the_bits_of_a_run_that_lost_nothing(job: Path) -> None:
@@ -79,7 +79,9 @@ def test_it_ends_with_the_bits_of_a_run_that_lost_nothing(job: Path) -> None:
 
 
 @pytest.mark.parametrize("struck", STRUCK)
-def test_a_failed_node_is_survived(job: Path, struck: str) -> None:
+def test_after_the_loss_of_a_node_the_run_goes_on_from_the_shared_folder(
+    job: Path, struck: str
+) -> None:
     manifest = read_json(job / struck / "manifest.json")
     assert (manifest["status"], manifest["attempts"]) == ("complete", 2)
     (strike,) = manifest["strikes"]
@@ -89,6 +91,7 @@ def test_a_failed_node_is_survived(job: Path, struck: str) -> None:
         (loaded,) = (e for e in trace if e["event"] == "digest" and e["when"] == "loaded")
         # The strike comes from outside, so some steps later on a busy machine.
         assert loaded["step"] >= FAILURE["step"] - 2 * BETWEEN
+        assert loaded["step"] % (2 * BETWEEN) == 0
         whole = [e for e in events(job, "none", rank) if e.get("when") == "end"]
         own = [e for e in trace if e.get("when") == "end"]
         assert own[-1]["tensors"] == whole[-1]["tensors"]
@@ -97,8 +100,8 @@ def test_a_failed_node_is_survived(job: Path, struck: str) -> None:
 def test_versions_on_the_nodes_are_the_states_of_their_steps(job: Path) -> None:
     for rank in range(RANKS):
         digests = [e for e in events(job, "none", rank) if e["event"] == "digest"]
-        (version,) = [e for e in digests if e["when"] == "version"]
-        assert (version["level"], version["step"]) == ("memory", STEPS)
+        (version,) = [e for e in digests if e["when"] == "version" and e["level"] == "memory"]
+        assert version["step"] == STEPS
         (saved,) = [e for e in digests if e["when"] == "saved" and e["step"] == STEPS]
         assert version["tensors"].items() <= saved["tensors"].items()
 

@@ -32,16 +32,14 @@ SAVED = Position(step=3, epoch=0, step_in_epoch=3)
 NEXT = Position(step=4, epoch=0, step_in_epoch=4)
 LAST = Position(step=5, epoch=0, step_in_epoch=5)
 WAYS = {
-    "thread_fresh": PluginSpec("dcp_async", (("stager", "fresh"),)),
     "process": PluginSpec("dcp_async", (("checkpointer", "process"),)),
-    "process_fresh": PluginSpec("dcp_async", (("checkpointer", "process"), ("stager", "fresh"))),
     "blocking": PluginSpec("torch_checkpointing", (("staging", "blocking"),)),
 }
 """Variants whose versions must be whole. The defaults go through `test_frameworks.py`."""
 PROCESSES = {"dcp_async": WAYS["process"], "torch_checkpointing": WAYS["blocking"]}
 """By strategy: a variant in which a process writes."""
 BLOCKED = {
-    "thread_fresh": ("__1_0.distcp", WAYS["thread_fresh"]),
+    "thread": ("__1_0.distcp", PluginSpec("dcp_async")),
     "process": ("__1_0.distcp", WAYS["process"]),
     "torchsnapshot": (".snapshot_metadata", PluginSpec("torchsnapshot")),
     "torch_checkpointing": ("model_0.pt", PluginSpec("torch_checkpointing")),

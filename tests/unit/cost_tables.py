@@ -180,7 +180,6 @@ def of_strategy(setup: Setup, repeats: int) -> Setup:
             "runs": repeats,
             "blocking": blocking,
             "shared_every": 1,
-            "copies": 0,
             "checkpoints": 12,
             "waited": 0.0,
             "continued": 0,

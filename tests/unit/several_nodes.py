@@ -19,7 +19,6 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
 from ckptbench.runs.recorder import Recorder
-from ckptbench.strategies.deepfreeze import DeepFreeze
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.world.ranks import RankContext, assign_ranks
@@ -130,11 +129,6 @@ class Nodes:
 
     def trace(self, rank: int) -> Path:
         return self.folder / f"trace-{rank}.jsonl"
-
-    def engine(self, rank: int) -> DeepFreeze:
-        engine = self.ranks[rank]._strategy
-        assert isinstance(engine, DeepFreeze)
-        return engine
 
     def all(self, do: Callable[[int], T]) -> list[T]:
         """Do it on every rank at the same time. Raises the error of the first rank that has one."""

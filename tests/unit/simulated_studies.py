@@ -144,7 +144,6 @@ class Shape:
                     "nodes": 1,
                     "blocking": registry.STRATEGIES[strategy].blocking,
                     "shared_every": 1,
-                    "copies": 0,
                     "checkpoint_file_system": "ext4",
                 }
             )

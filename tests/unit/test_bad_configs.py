@@ -66,8 +66,7 @@ BAD = {
     "strategy sharded has no option 'levels': it takes none",
     "matrix: {strategy: {dcp_async: {checkpointer: fork}}}": "matrix.strategy[0] is {'dcp_async': {'checkpointer': 'fork'}}: "
     "strategy dcp_async: checkpointer is 'fork', use thread or process",
-    "matrix: {strategy: {orbax: {compression: 1}}}": "matrix.strategy[0] is {'orbax': {'compression': 1}}: "
-    "strategy orbax: compression is 1, use true or false",
+    "matrix: {recovery: {ulfm: {replace: 1}}}": "matrix.recovery[0] is {'ulfm': {'replace': 1}}: recovery ulfm: replace is 1, use true or false",
     "matrix: {strategy: {deepfreeze: {memory: never}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 'never'}}: "
     "strategy deepfreeze: memory is 'never', use a whole number from 0 to 1000000000",
     "matrix: {strategy: {deepfreeze: {memory: true}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': True}}: "
@@ -81,6 +80,9 @@ BAD = {
     "matrix: {faults: {exponential: {kind: slow}}}": "matrix.faults[0] is {'exponential': {'kind': 'slow'}}: slow was removed after version 0.1: use kill, hang or damage",
     "matrix: {dataset: nt3}": "matrix.dataset[0] is 'nt3': nt3 was removed after version 0.1: use synthetic",
     "datasets: {nt3: {folder: /tmp}}": "datasets.nt3 is {'folder': '/tmp'}: nt3 was removed after version 0.1: remove it",
+    "matrix: {strategy: {deepfreeze: {memory: 1, partner: 0}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 1, 'partner': 0}}: partner was removed after version 0.1: remove it",
+    "matrix: {strategy: {dcp_async: {stager: fresh}}}": "matrix.strategy[0] is {'dcp_async': {'stager': 'fresh'}}: stager was removed after version 0.1: remove it",
+    "matrix: {strategy: [native, {orbax: {compression: true}}]}": "matrix.strategy[1] is {'orbax': {'compression': True}}: compression was removed after version 0.1: remove it",
     "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
     "include: [{recovery: {horovod_elastic: {}}}]": "include[0].recovery[0] is {'horovod_elastic': {}}: horovod_elastic was removed after",
     # Flags, lists, texts.

@@ -224,7 +224,7 @@ def test_zero_has_its_number_on_an_axis_that_holds_values_below_it(width_in: flo
 
 
 def test_a_label_that_needs_several_lines_is_cut_between_its_parts() -> None:
-    long = "deepfreeze memory=1 node=2 partner=0 shared=4"
+    long = "deepfreeze memory=1 node=2 replicas=0 shared=4"
     for label in (f"{long} · 1 rank", f"{long} · 1 rank · every 50 steps", "native · rank 0"):
         lines = folded(label).split("\n")
         assert not any(line.startswith("·") or line.endswith("·") for line in lines)

@@ -27,7 +27,6 @@ from ckptbench.runs.recorder import Recorder
 from ckptbench.runs.trace import read_trace
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import part_on
 
 MakePlan = Callable[..., Plan]
 
@@ -354,20 +353,18 @@ def test_each_node_has_local_folders_of_its_own(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "partner", "versions"),
-    [("aa", 1, 2.0), ("ab", 1, 3.0), ("ab", 0, 1.5), ("aaab", 1, 3.0), ("abbb", 1, 3.0), ("abcd", 1, 1.5)],
-)  # fmt: skip
-def test_the_space_of_a_node_is_for_its_shares_and_copies(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, nodes: str, partner: int, versions: float
+    ("node", "part", "versions"), [(None, 1.0, 2.0), ("a", 0.5, 1.5), ("a", 0.75, 2.25)]
+)
+def test_the_space_of_a_node_is_for_its_shares(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, node: str | None, part: float, versions: float
 ) -> None:
     """Of one node one version is kept, of several two; one more is being written."""
-    options = {"memory": 1, "node": 0, "shared": 4, "partner": partner}
+    options = {"memory": 1, "node": 0, "shared": 4}
     cell = dataclasses.replace(plan.cell, strategy=deepfreeze(**options))
     plan = dataclasses.replace(plan, cell=cell)
     asked: list[int] = []
     monkeypatch.setattr(preflight, "_compare", lambda need, needed, *_: asked.append(needed))
-    part = part_on("a", list(nodes), preflight.copies_of(plan))
-    preflight.check_levels(plan, "a" if len(set(nodes)) > 1 else None, part=part)
+    preflight.check_levels(plan, node, part=part)
     one = preflight.needed_disk(plan, 0)
     assert asked == [pytest.approx(versions * one, abs=3)]
 

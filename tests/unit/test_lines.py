@@ -27,7 +27,6 @@ from control_links import (
 )
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.strategies import partner
 from ckptbench.world import control, lines
 from ckptbench.world.link import Link
 
@@ -245,13 +244,10 @@ def test_a_line_of_a_rank_that_never_ends_is_a_lost_rank(
 
 
 def test_the_secret_is_compared_in_constant_time() -> None:
-    """As far as it can be seen from outside: neither end of the launcher compares it by `==`."""
-    for module in (control, partner):
-        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Compare) and any(
-                isinstance(each, ast.Eq | ast.NotEq) for each in node.ops
-            ):
-                text = ast.unparse(node)
-                assert "token" not in text, text
-                assert "secret" not in text, text
+    """As far as it can be seen from outside: the launcher does not compare it by `==`."""
+    tree = ast.parse(Path(control.__file__).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(each, ast.Eq | ast.NotEq) for each in node.ops
+        ):
+            assert "token" not in ast.unparse(node), ast.unparse(node)

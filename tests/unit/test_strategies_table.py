@@ -286,17 +286,17 @@ def test_runs_that_were_continued_are_counted_and_not_timed(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ({}, (False, 1, 1)),
-        ({"memory": 1, "shared": 6}, (False, 6, 1)),
-        ({"memory": 1, "partner": 0, "shared": 0}, (False, 0, 0)),
+        ({}, (False, 1)),
+        ({"memory": 1, "shared": 6}, (False, 6)),
+        ({"memory": 1, "shared": 0}, (False, 0)),
     ],
 )
 def test_the_options_of_a_strategy_that_costs_depend_on_are_columns(
-    tmp_path: Path, options: dict[str, int], facts: tuple[bool, int, int]
+    tmp_path: Path, options: dict[str, int], facts: tuple[bool, int]
 ) -> None:
     strategy = PluginSpec("deepfreeze", tuple(sorted(options.items())))
     run = FakeRun(cell=cell(strategy=strategy, format="safetensors"))
     row = tables(tmp_path, run)["strategies"].iloc[0]
-    assert tuple(row[["blocking", "shared_every", "copies"]]) == facts
+    assert tuple(row[["blocking", "shared_every"]]) == facts
     assert (row["strategy"], row["strategy_name"]) == (strategy.label, "deepfreeze")
     assert json.loads(row["strategy_options"]) == options

@@ -178,12 +178,6 @@ def _same_folder(one: Path, other: Path) -> bool:
         return False  # one of them is still to be made
 
 
-def copies_of(plan: Plan) -> int:
-    """On how many other nodes the run's strategy keeps copies."""
-    strategy = plan.cell.strategy
-    return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
-
-
 def _check_steps(plan: Plan) -> None:
     steps = plan.cell.epochs * plan.steps_per_epoch
     if plan.training.warmup_steps >= steps:

@@ -19,6 +19,11 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
     },
     "kind": _KINDS,
     "faults": _KINDS,
+    "strategy": {
+        "partner": "remove it: a restart on other nodes takes the newest version at shared",
+        "stager": "remove it: all saves reuse the memory of the copies",
+        "compression": "remove it: Orbax writes without",
+    },
     "recovery": {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },

@@ -134,7 +134,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **{column.name: row[column.name] for column in (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS)},
             "steps_per_epoch": runs["steps_per_epoch"][key_of(row, SYSTEM)],
             **steps[key_of(row, SYSTEM)],
-            **_saving(row, int(runs["nodes"][key_of(row, SYSTEM)])),
+            **_saving(row),
             **(NOT_SLOWER if row["blocking"] else slower_everywhere(overheads.get(key_of(row, SETUP)))).columns("slower_everywhere"),
             "bytes": row["bytes"],
             "representative": row["representative"],
@@ -167,8 +167,8 @@ def _representative(timed: pd.DataFrame) -> pd.Index:
     return ordered.drop_duplicates([*CELL, "recovery"]).index
 
 
-def _saving(row: Row, nodes: int) -> Row:
-    """The columns on checkpoints, of a row of `strategies` that was measured on so many nodes."""
+def _saving(row: Row) -> Row:
+    """The columns on checkpoints, of a row of `strategies`."""
     # Where every version goes to `shared`, nothing tells from when it lies at a local tier.
     every = row["shared_every"]
     nearest = "near_durable_s" if every > 1 and pd.notna(row["near_durable_s"]) else "durable_s"
@@ -180,7 +180,7 @@ def _saving(row: Row, nodes: int) -> Row:
             for end in ("", "_lo", "_hi")
         },
         "shared_every": every,
-        "copied": every > 1 and nodes > 1 and row["copies"] > 0,
+        "copied": False,
     }
 
 

@@ -30,7 +30,7 @@ from ckptbench.runs.layout import MANIFEST
 from ckptbench.runs.plan import Plan, RunSpec
 from ckptbench.runs.schedule import failures_of
 from ckptbench.runs.seal import seal
-from ckptbench.world.ranks import part_on, ranks_a_node
+from ckptbench.world.ranks import ranks_a_node
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def run_cell(spec: RunSpec, execution: Execution) -> None:
             preflight.check_levels(
                 plan,
                 here if len(set(nodes)) > 1 else None,
-                part=part_on(here, nodes, preflight.copies_of(plan)),
+                part=nodes.count(here) / len(nodes),
             )
             AttemptSeries(plan, allocation, assembler, manifest).run()
             manifest |= measured(plan)

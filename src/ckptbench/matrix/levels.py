@@ -18,11 +18,6 @@ SETTINGS = {
 """The setting of the config that says where each level is."""
 
 
-def copies_of(strategy: PluginSpec) -> int:
-    """How many other nodes keep a copy of the versions at its local tiers, where there are so many."""
-    return int(strategy.chosen(STRATEGIES[strategy.name].options).get("partner", 0))
-
-
 def levels_of(strategy: PluginSpec) -> dict[str, int]:
     """By level, nearest first: n, if every n-th checkpoint goes there.
 

@@ -277,7 +277,7 @@ STRATEGIES = Registry(
             stages=("begun", "captured", "written"),
             blocking=False,
             recycles=True,
-            options={"memory": 0, "node": 0, "shared": 1, "partner": 1},
+            options={"memory": 0, "node": 0, "shared": 1},
         ),
         "tf_async": StrategyEntry(
             location="ckptbench.strategies.tf_async:TensorFlowAsync",
@@ -306,7 +306,6 @@ STRATEGIES = Registry(
             blocking=False,
             options={
                 "checkpointer": ("thread", "process"),
-                "stager": ("reused", "fresh"),
                 "staging": ("awaited", "unawaited"),
             },
         ),
@@ -331,7 +330,6 @@ STRATEGIES = Registry(
             formats=("orbax",),
             stages=("begun", "copied", "written"),
             blocking=False,
-            options={"compression": False},
         ),
     },
     hidden={

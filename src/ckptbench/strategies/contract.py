@@ -83,9 +83,6 @@ class StrategyContext:
     its staging folder and write over them. Only of use where the registry entry says `recycles`."""
     on_stage: Callable[[str], None]
     """Must be called with each of the registry entry's `stages` when this rank's share has reached it."""
-    gather: Callable[[str, Any], Sequence[Any]]
-    """`gather(name, value)` returns the values of all ranks, by rank, once all have called it. It needs no collective. A
-    value is small and can be written as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
   `checkpoints.folder`. Each option says every how many-th checkpoint goes there, 0 for none, as in
   `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. `memory` and `node` keep one
   version, removed when the run ended well. A restart takes the newest sound version, from the nearest level that has it.
-- **Several nodes**: every rank sends its files to as many other nodes as `partner` says. The nodes must reach each other by
-  TCP at any port; the bytes are not encrypted. Nodes keep two versions. A restart puts the newest step of which every rank's
-  files are left together in the shared folder.
+- **Several nodes**: each keeps its ranks' files, of two versions. A restart on the same nodes puts the newest step that all of
+  them have together in the shared folder; one on other nodes goes on from the newest version there.
 - **Not safe** with an optimizer that updates during the backward pass, nor with modules whose forward pass changes
   parameters (spectral norm).
 - **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.
@@ -28,12 +27,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from ckptbench.checkpoints.version import Version
-from ckptbench.matrix.levels import LEVELS, SHARED
 from ckptbench.runs.events import File
 from ckptbench.runs.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.image import Image
-from ckptbench.strategies.partner import Partner
 from ckptbench.strategies.state_files import load_shares
 
 
@@ -48,22 +45,6 @@ class DeepFreeze(Strategy):
         self._begun: Future[None] = done(None)
         self._captured: Future[None] = done(None)
         self._image: Image | None = None
-        self._partner = self._open_partner(context)
-
-    def _open_partner(self, context: StrategyContext) -> Partner | None:
-        """None: no copies are made."""
-        copies = context.options["partner"]
-        writes_local = any(context.options[level] for level in LEVELS if level != SHARED)
-        if not (copies and writes_local and context.world.is_spread):
-            return None
-        assert isinstance(copies, int)
-        return Partner.open(
-            context.world,
-            copies,
-            gather=context.gather,
-            staging=self._staging,
-            spare=self._spare,
-        )
 
     def ready(self) -> None:
         self._image = Image(self._training_state, self._rank, self._world.world_size)
@@ -98,10 +79,7 @@ class DeepFreeze(Strategy):
 
     def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
         self._captured.result()
-        staging = self._staging(level, step)
-        files: tuple[File, ...] = image.write(staging, self._spare(level))
-        if self._partner is not None and level != SHARED:
-            files += self._partner.exchange(level, step, staging, files)
+        files: tuple[File, ...] = image.write(self._staging(level, step), self._spare(level))
         if is_last:
             self._on_stage("written")
         return files
@@ -118,5 +96,3 @@ class DeepFreeze(Strategy):
         self._writing.shutdown()
         if self._image is not None:
             self._image.close()
-        if self._partner is not None:
-            self._partner.close()

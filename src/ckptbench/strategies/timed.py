@@ -149,7 +149,6 @@ class TimedCheckpointer:
             staging=lambda level, step: levels.stores[level].staging(step),
             spare=lambda level: levels.stores[level].spare,
             on_stage=on_stage,
-            gather=gather,
         )
         self._strategy: Strategy = load(entry.location)(context)
 

@@ -31,7 +31,7 @@ from ckptbench.strategies.copying import is_native
 from ckptbench.training.loop import Stopped, Trainer
 from ckptbench.world.joining import join_ranks
 from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext, part_on
+from ckptbench.world.ranks import RankContext
 from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, TUNABLES, read_assignment
 
 log = logging.getLogger("ckptbench.training.rank")
@@ -48,7 +48,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
                 plan,
                 world.node,
                 ranks_here=len(world.ranks_here),
-                part=part_on(world.node, world.nodes, preflight.copies_of(plan)),
+                part=len(world.ranks_here) / world.world_size,
             )
         recorder = Recorder(trace_path(plan.run_folder, world.rank))
         launched = launched_ns(link, os.environ, started_ns)

@@ -85,32 +85,3 @@ def world_among(world: RankContext, ranks: Sequence[int]) -> RankContext:
         addresses=tuple(world.addresses[rank] for rank in ranks),
         nodes=tuple(assignment.node for assignment in assignments) if world.nodes else (),
     )
-
-
-def partners_of(nodes: Sequence[str], rank: int, copies: int) -> tuple[int, ...]:
-    """The ranks that keep copies of what this rank writes: one on each of the next `copies` nodes, if there are as many.
-
-    `nodes` has the node of every rank, by rank. Ranks of one node are spread over those of the next.
-    """
-    ranks: dict[str, list[int]] = {}
-    for each, node in enumerate(nodes):
-        ranks.setdefault(node, []).append(each)
-    names = list(ranks)
-    own = names.index(nodes[rank])
-    local = ranks[nodes[rank]].index(rank)
-    others = [
-        ranks[names[(own + away) % len(names)]]
-        for away in range(1, min(copies, len(names) - 1) + 1)
-    ]
-    return tuple(there[local % len(there)] for there in others)
-
-
-def part_on(node: str, nodes: Sequence[str], copies: int) -> float:
-    """The part of a version that lies on a node: what its own ranks write, and what they keep for `copies` other nodes."""
-    if len(set(nodes)) == 1:
-        return 1.0
-    partners = [
-        partner for rank in range(len(nodes)) for partner in partners_of(nodes, rank, copies)
-    ]
-    shares = [nodes[rank] for rank in (*range(len(nodes)), *partners)].count(node)
-    return shares / len(nodes)

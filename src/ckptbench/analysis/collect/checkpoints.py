@@ -47,7 +47,7 @@ CHECKPOINTS = Table(
         *WRITING_COLUMNS,
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
         Column("ended_s", "number", "s", "from the start until the save and the removal after it had ended"),
-        Column("bytes", "count", "bytes", "of all files that it committed there, copies on other nodes included"),
+        Column("bytes", "count", "bytes", "of all files that it committed there"),
         Column("files", "count", "1", "number of these files"),
         Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
         Column("rank_bytes", "count", "bytes", "of the files that hold each rank's own state"),

@@ -22,7 +22,7 @@ from ckptbench.analysis.tables.columns import (
 from ckptbench.analysis.tables.registry import COLLECTED, TableEntry
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.matrix.cell import CHOSEN_LATER
-from ckptbench.matrix.levels import SHARED, copies_of, levels_of
+from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES
 
@@ -100,7 +100,6 @@ def _row(run: Run) -> dict[str, Any]:
         "reference": run.cell.reference.id,
         "blocking": STRATEGIES[run.cell.strategy.name].blocking,
         "shared_every": levels_of(run.cell.strategy).get(SHARED, 0),
-        "copies": copies_of(run.cell.strategy),
         "baseline": run.cell.baseline.id,
         **{
             name: manifest[name]

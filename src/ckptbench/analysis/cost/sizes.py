@@ -45,7 +45,7 @@ def sizes(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs` and `checkpoints`; resumed runs count too, as a size is no timing.
 
     Not those made for the resume proof: a setup's number of versions would depend on what was proven beside it.
-    Nor versions at local tiers alone: on several nodes these hold copies too.
+    Nor versions at local tiers alone: on several nodes each holds a part.
     """
     checkpoints = tables["checkpoints"]
     written = reached_shared(checkpoints[checkpoints["writes"]])

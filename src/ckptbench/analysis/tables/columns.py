@@ -131,7 +131,6 @@ STRATEGY_COLUMNS = (
         "1",
         "of so many versions one goes to the level `shared`; 0: none",
     ),
-    Column("copies", "integer", "1", "other nodes that keep a copy of versions at local tiers"),
 )
 """What a cost depends on of a strategy and its options."""
 LEVELS_REACHED = Column(

@@ -5,8 +5,8 @@ DCP divides the writing among the ranks as with [`dcp`](#dcp), whose traps it ha
 
 - `checkpointer`: a `thread` of the rank writes, or a `process` of its own, which gets the copy through shared memory. It
   starts at the first save, which takes seconds longer.
-- `stager`: the memory of the copies is `reused`, or it is `fresh` in each save, as in the documentation's first example,
-  which takes several times as long.
+- All saves reuse the memory of the copies. With a new stager in each, as in the documentation's first example, they take
+  several times as long.
 - `staging`: training waits until the state is copied (`awaited`), or goes on at once (`unawaited`): a negative control,
   whose versions mix tensors of different steps.
 - DCP's process writes on if the rank is killed; here it ends with it.
@@ -46,7 +46,6 @@ class DcpAsync(Strategy):
     def __init__(self, context: StrategyContext) -> None:
         super().__init__(context)
         self._in_process = self._options["checkpointer"] == "process"
-        self._reuses = self._options["stager"] == "reused"
         self._awaits = self._options["staging"] == "awaited"
         self._kills = MemoryKills.now()
         self._stager: DefaultStager | None = None
@@ -64,15 +63,14 @@ class DcpAsync(Strategy):
         self._on_stage("begun")
         own = self._training_state.rank_state()
         state = state_of(self._training_state.native, self._world.rank)
-        stager = self._stager or self._make_stager()
-        if self._reuses:
-            self._stager = stager
+        if self._stager is None:
+            self._stager = self._make_stager()
         answer = dcp.async_save(
             state,
             checkpoint_id=staging,
             process_group=self._group and self._group.group,
             no_dist=self._group is None,
-            async_stager=stager,
+            async_stager=self._stager,
             async_checkpointer_type=(
                 AsyncCheckpointerType.PROCESS if self._in_process else AsyncCheckpointerType.THREAD
             ),
@@ -84,7 +82,7 @@ class DcpAsync(Strategy):
                 answer.staging_completion.result()
         self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
-        uploaded.add_done_callback(partial(self._finish, written, staging, own, stager))
+        uploaded.add_done_callback(partial(self._finish, written, staging, own))
         return Share(captured=done(None), written={SHARED: written})
 
     def _make_stager(self) -> DefaultStager:
@@ -93,7 +91,7 @@ class DcpAsync(Strategy):
         return DefaultStager(
             StagingOptions(
                 use_pinned_memory=cuda,
-                use_shared_memory=self._in_process and self._reuses,
+                use_shared_memory=self._in_process,
                 use_async_staging=cuda or not self._awaits,
                 use_non_blocking_copy=cuda,
             )
@@ -104,14 +102,11 @@ class DcpAsync(Strategy):
         written: Future[tuple[File, ...]],
         staging: Path,
         own: Arrays,
-        stager: DefaultStager,
         uploaded: Future[Any],
     ) -> None:
         """Called when DCP has written, or has failed to."""
         try:
             uploaded.result()
-            if not self._reuses:
-                stager.close()
             rank = self._world.rank
             files = (save_rest(staging, rank, own), *written_files(staging, rank))
             self._on_stage("written")
