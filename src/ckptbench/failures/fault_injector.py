@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from ckptbench.common.clock import Instant, clock, day_ns, follow
+from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.processes import living_with
 from ckptbench.common.removal import make_way
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
@@ -63,8 +63,6 @@ class Orders:
     """Marks the processes of this run."""
     near: tuple[Path, ...]
     """Folders that are lost with the node."""
-    told: Instant
-    """By the rank, whose time of day the injector has too."""
 
 
 class FaultInjector:
@@ -221,7 +219,6 @@ def main() -> None:
             raise EOFError
         return cast(Told, told)
 
-    follow(orders.told)
     injector = FaultInjector(orders, listen)
     with suppress(BrokenPipeError):  # the rank has ended
         line.send(READY)

@@ -113,9 +113,8 @@ def _changed(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[s
 
 
 def duration_s(folder: Path) -> float | None:
-    """Seconds of a sealed run; None where they are unknown, or no duration. Reading it as a result says what is wrong."""
+    """Seconds of a sealed run; None where they are unknown. Reading it as a result says what is wrong."""
     try:
-        seconds = float(read_json(folder / MANIFEST)["duration_s"])
-        return seconds if seconds >= 0 else None
+        return float(read_json(folder / MANIFEST)["duration_s"])
     except (RunFolderError, KeyError, TypeError, ValueError):
         return None
