@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 
 from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.processes import living_with
-from ckptbench.common.removal import make_way
+from ckptbench.common.removal import try_to_remove
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.failure import Failure, Moment
 from ckptbench.runs.recorder import Recorder
@@ -160,7 +160,8 @@ class FaultInjector:
                 _await_end(victims)
                 if failure.node is not None:
                     for folder in self._orders.near:
-                        make_way(folder)  # nobody finds what cannot be removed
+                        if error := try_to_remove(folder):
+                            raise error
             case "hang":
                 _send(victims, signal.SIGSTOP)
                 self._wait(failure.lasts_s)
