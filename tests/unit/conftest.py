@@ -103,7 +103,7 @@ def struck_plan(make_plan: Callable[..., Plan]) -> Plan:
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """Ranks run inside this process; see `in_process.py`."""
-    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
     def launch(attempts: AttemptSeries) -> None:
         plan = attempts.plan

@@ -15,7 +15,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from stored_versions import Busy, fails, names
+from stored_versions import Busy
 
 from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import file_sha256, write_json
@@ -44,26 +44,10 @@ def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
     assert (tmp_path / "environment" / "bin" / "python").exists()
 
 
-def test_an_environment_that_cannot_be_removed_makes_way(
-    tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
-) -> None:
-    (lock := tmp_path / "empty.txt").write_text("")
-    folder = tmp_path / "environment"
-    create_environment(lock, CONSTRAINTS, folder)
-    busy.hold(folder)
-    create_environment(lock, CONSTRAINTS, folder)
-    assert names(folder.with_name("environment.1.removed")) == [".nfs0001"]
-    assert (folder / "ready.json").exists()
-    assert "environment.1.removed, which was made before, cannot be removed" in caplog.text
-
-
-def test_an_environment_that_can_neither_be_removed_nor_make_way_is_named(
-    tmp_path: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_that_cannot_be_removed_is_named(tmp_path: Path, busy: Busy) -> None:
     (lock := tmp_path / "empty.txt").write_text("")
     (folder := tmp_path / "environment").mkdir()
     busy.hold(folder)
-    monkeypatch.setattr(Path, "rename", fails)
     with pytest.raises(EnvironmentSetupError, match=r"environment, which .* cannot be removed"):
         create_environment(lock, CONSTRAINTS, folder)
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from ckptbench.common.clock import Instant
 from ckptbench.common.errors import CkptbenchError, LaunchError
 from ckptbench.common.processes import living_with
 from ckptbench.failures.fault_injector import READY, Orders
@@ -188,7 +187,7 @@ def test_an_injector_ends_with_its_rank_though_a_process_that_this_has_forked_ho
     with subprocess.Popen(["sleep", "600"]) as rank:
         orders = Orders(
             pid=rank.pid, nodes=("here",), attempt=1, journal=strikes_path(tmp_path, 0), failures={0: Failure(step=9, rank=0)},
-            token="-", near=(), told=Instant.now(),
+            token="-", near=(),
         )  # fmt: skip
         command = [sys.executable, "-m", "ckptbench.failures.fault_injector", str(rank.pid)]
         process = subprocess.Popen(

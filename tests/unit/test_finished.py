@@ -28,7 +28,7 @@ MakePlan = Callable[..., Plan]
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank runs inside this process."""
-    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
 
     def launch(attempts: AttemptSeries) -> None:
         plan = attempts.plan

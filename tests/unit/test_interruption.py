@@ -110,7 +110,7 @@ def test_a_kill_inside_a_checkpoint_is_never_quietly_one_between() -> None:
 @pytest.fixture
 def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
     """The rank is a forked child of this process, so that a SIGKILL ends it alone."""
-    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1 1")
+    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
     monkeypatch.setenv(variables.TOKEN, secrets.token_hex(8))
 
     def launch(attempts: AttemptSeries) -> bool:

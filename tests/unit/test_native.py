@@ -172,7 +172,7 @@ def save_thrice_and_die(folder: Path, how: str) -> None:
         if stage == REMOVING and how == REMOVING:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store_module.try_to_remove = remove_a_file_and_die  # type: ignore[assignment]
+    store_module.remove_or_warn = remove_a_file_and_die  # type: ignore[assignment]
     native = timed(
         CheckpointStore(folder, keep=2), built(), on_stage=die, trace=traces(folder, ALONE)
     )

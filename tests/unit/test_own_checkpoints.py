@@ -416,3 +416,17 @@ def test_a_run_folder_that_is_a_file_is_named(make_plan: MakePlan, execution: Ex
         LaunchError, match=r"run cannot be written: File exists; remove or rename .*/run, which"
     ):
         run_cell(plan, execution)
+
+
+def test_a_run_that_goes_on_lasts_from_its_first_attempt(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    interrupt(plan, execution, monkeypatch, steps=6)
+    first = read_json(plan.run_folder / "manifest.json")
+    run_cell(plan, dataclasses.replace(execution, resume=True))
+    last = read_json(plan.run_folder / "manifest.json")
+    kept = ("started", "clock")
+    assert [last[name] for name in kept] == [first[name] for name in kept]
+    assert last["attempts"] == 2
+    assert 0 < first["duration_s"] < last["duration_s"]

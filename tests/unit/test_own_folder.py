@@ -76,20 +76,11 @@ def test_folders_are_made_for_this_user_alone(shared: Path) -> None:
 
 
 def test_links_that_no_other_user_has_made_are_followed(tmp_path: Path, shared: Path) -> None:
-    for name, target in (("whole", str(shared)), ("relative", "shm"), ("own", "../shm/inner")):
+    for name, target in (("whole", str(shared)), ("relative", "shm")):
         (tmp_path / name).symlink_to(target)
     make_own(tmp_path / "whole" / "base", "a")
     make_own(tmp_path / "relative" / "base", "b")
     assert names(shared / "base") == ["a", "b"]
-    with pytest.raises(FileNotFoundError):
-        make_own(tmp_path / "own" / "base" / ".." / "..", "c", "d/e")
-
-
-def test_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        make_own(tmp_path / "a", "own")
 
 
 @pytest.mark.parametrize("component", ["base", "own", "run"])

@@ -109,7 +109,8 @@ def test_a_version_that_may_not_be_read_is_set_aside_and_breaks_no_later_save(
     assert "Permission denied" in caplog.text
     write(store, 3)
     store.retain()
-    assert names(unprivileged) == ["version-00000003"]
+    assert names(unprivileged) == ["version-00000002.refused", "version-00000003"]
+    assert "version-00000002.refused cannot be removed" in caplog.text
 
 
 def test_a_refused_version_that_cannot_be_removed_breaks_no_later_save(
@@ -125,17 +126,6 @@ def test_a_refused_version_that_cannot_be_removed_breaks_no_later_save(
     busy.free()
     store.retain()
     assert names(tmp_path) == ["version-00000002"]
-
-
-def test_a_refused_version_that_cannot_be_removed_makes_way_for_the_next_one(
-    tmp_path: Path, busy: Busy
-) -> None:
-    store = CheckpointStore(tmp_path, keep=1)
-    for _ in range(2):
-        (bad := write(store, 1)).folder.joinpath("model.bin").unlink()
-        busy.hold(bad.folder)
-        assert store.newest() is None
-    assert names(tmp_path) == ["version-00000001.1.removed", "version-00000001.refused"]
 
 
 def test_versions_that_were_kept_aside_are_neither_read_nor_counted_nor_removed(

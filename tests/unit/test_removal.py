@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_versions import Busy, fails, names, write
+from stored_versions import Busy, names, write
 
-from ckptbench.checkpoints import store as store_module
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.common.removal import try_to_remove
 from ckptbench.strategies.writer import take
@@ -39,7 +38,7 @@ def test_a_link_goes_and_not_what_it_leads_to(tmp_path: Path) -> None:
     assert names(tmp_path / "kept") == ["inner"]
 
 
-def test_what_is_left_of_a_version_is_none_and_does_not_count(tmp_path: Path, busy: Busy) -> None:
+def test_what_is_left_of_a_version_is_none(tmp_path: Path, busy: Busy) -> None:
     store = CheckpointStore(tmp_path, keep=1)
     busy.hold(write(store, 1).folder)
     for step in (2, 3, 4):
@@ -47,52 +46,6 @@ def test_what_is_left_of_a_version_is_none_and_does_not_count(tmp_path: Path, bu
         store.retain()
         assert store.steps() == [step]
     assert names(tmp_path) == ["version-00000001", "version-00000004"]
-    assert store.left_bytes() == 7
-
-
-def test_what_goes_or_breaks_while_it_is_counted_ends_nothing(
-    tmp_path: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the leftovers of a file server do when the last process has closed them."""
-    store = CheckpointStore(tmp_path, keep=1)
-    busy.hold(write(store, 1).folder)
-    write(store, 2)
-    store.retain()
-    assert store.left_bytes() == 7
-    monkeypatch.setattr(os, "lstat", fails)
-    monkeypatch.setattr(Path, "lstat", fails)
-    assert store.left_bytes() == 0
-
-
-def test_what_no_run_would_take_for_a_version_is_not_in_the_way_of_a_new_run(
-    tmp_path: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As where these folders are protected from every change."""
-    store = CheckpointStore(tmp_path, keep=1)
-    left = ["version-00000001.1.removed", "version-00000001.refused", store.spare.name]
-    for name in left:
-        busy.hold(write(store, 2).folder.rename(tmp_path / name))
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", fails)
-        store.clear()
-    assert names(tmp_path) == left
-    assert all(f"{name} cannot be removed" in caplog.text for name in left)
-    assert write(store, 1) == store.newest()
-
-
-def test_many_that_cannot_be_removed_do_not_flood_the_log(
-    tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = CheckpointStore(tmp_path, keep=1)
-    for step in range(1, 21):
-        busy.hold(write(store, step).folder)
-        store.retain()
-    assert caplog.text.count("cannot be removed (") == store_module.NAMED + 1
-    assert store.left_bytes() == 19 * 7
-    busy.free()
-    store.retain()
-    assert store.left_bytes() == 0
-    assert names(tmp_path) == ["version-00000020"]
 
 
 def test_a_version_whose_manifest_cannot_be_removed_stays_whole(
@@ -116,27 +69,26 @@ def test_a_version_whose_manifest_cannot_be_removed_stays_whole(
     assert names(tmp_path) == ["version-00000002"]
 
 
-def test_a_half_written_version_that_cannot_go_is_not_in_the_way_of_its_step(
+def test_a_half_written_version_that_cannot_be_removed_is_not_in_the_way_of_the_next_attempt(
     tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = CheckpointStore(tmp_path, keep=1)
-    busy.hold(store.staging(2))
-    store.discard_partial()
-    assert "version-00000002.1.removed cannot be removed" in caplog.text
-    assert write(store, 2) == store.newest()
-
-
-def test_a_half_written_version_that_cannot_even_be_renamed_is_not_in_the_way_of_the_next_attempt(
-    tmp_path: Path, busy: Busy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where the folder itself is protected from every change."""
     busy.hold(CheckpointStore(tmp_path, keep=1).staging(2))
     store = CheckpointStore(tmp_path, keep=1, attempt=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", fails)
-        store.discard_partial()
+    store.discard_partial()
+    assert "version-00000002.partial cannot be removed" in caplog.text
     assert names(tmp_path) == ["version-00000002.partial"]
     assert write(store, 2) == store.newest()
+
+
+def test_a_version_that_cannot_become_the_spare_one_is_removed(tmp_path: Path, busy: Busy) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    busy.hold(write(store, 1).folder)
+    for step in (2, 3, 4):
+        write(store, step)
+        store.retain(spare=True)
+        assert store.steps() == [step]
+    assert names(tmp_path) == ["version-00000004", "version-spare.partial"]
+    assert names(store.spare) == [".nfs0001"], "that could not go"
 
 
 def test_a_step_that_is_written_again_takes_the_place_of_one_that_cannot_be_removed(
@@ -150,20 +102,6 @@ def test_a_step_that_is_written_again_takes_the_place_of_one_that_cannot_be_remo
     busy.free()
     store.retain()
     assert names(tmp_path) == ["version-00000002"]
-
-
-def test_a_spare_version_that_cannot_be_removed_makes_way_for_the_next(
-    tmp_path: Path, busy: Busy
-) -> None:
-    store = CheckpointStore(tmp_path, keep=1)
-    busy.hold(write(store, 1).folder)
-    for step in (2, 3, 4):
-        write(store, step)
-        store.retain(spare=True)
-        assert store.steps() == [step]
-    assert names(store.spare) == ["manifest.json", "model.bin", "rank-0.safetensors"]
-    store.forget_spare()
-    assert names(tmp_path) == ["version-00000004", "version-spare.1.removed"]
 
 
 @pytest.mark.parametrize(
@@ -222,4 +160,5 @@ def test_a_version_with_something_mounted_in_it_goes_when_it_is_free(tmp_path: P
         "[2] ['version-00000001', 'version-00000002']",
         "[3] ['version-00000003']",
     ]
-    assert done.stderr.count("cannot be removed") == 1
+    assert "version-00000001/inner" in done.stderr
+    assert "cannot be removed" in done.stderr

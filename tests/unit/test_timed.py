@@ -238,9 +238,9 @@ class HeldStore(CheckpointStore):
         super().__init__(folder, keep=keep)
         self.go = threading.Event()
 
-    def retain(self, *, spare: bool = False, then: str = "") -> None:
+    def retain(self, *, spare: bool = False) -> None:
         assert self.go.wait(60)
-        super().retain(spare=spare, then=then)
+        super().retain(spare=spare)
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ def test_what_cannot_be_removed_ends_no_training_and_goes_later(
     native.settle()
     assert sorted(store.steps()) == [3, 4]
     assert (store.folder / "version-00000001").is_dir()
-    assert caplog.text.count("version-00000001 cannot be removed") == 1
+    assert "version-00000001 cannot be removed" in caplog.text
     busy.free()
     native.save(Position(step=5, epoch=0, step_in_epoch=5)), native.close()
     assert not (store.folder / "version-00000001").exists()

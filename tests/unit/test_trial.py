@@ -1,4 +1,4 @@
-"""What a file system cannot do for a run is found before the first step, with the folder, the call and the remedy."""
+"""A folder in which a run cannot write is found before the first step, with the remedy."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ import dataclasses
 import errno
 import fcntl
 import os
-import socket
-import subprocess
-import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from numpy_framework import Unasked
-from stored_versions import Busy, names
 
-from ckptbench.audit import machine, storage
-from ckptbench.audit.calibration import Size
-from ckptbench.checkpoints import preflight, trial
+from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.common.errors import EnvironmentSetupError, LaunchError
 from ckptbench.environments.folder import locked
 from ckptbench.launch.run import Execution, run_cell
@@ -32,142 +26,18 @@ from ckptbench.training import rank
 from ckptbench.world.ranks import RankContext
 
 MakePlan = Callable[..., Plan]
-HERE = Path(__file__).parent
-TRY = """
-import sys
-sys.path[:0] = sys.argv[2:]
-from pathlib import Path
-from ckptbench.checkpoints.trial import Unfit, try_versions
-try:
-    try_versions(Path(sys.argv[1]))
-except Unfit as unfit:
-    print(unfit)
-"""
 
 
-def test_a_trial_leaves_nothing(tmp_path: Path) -> None:
-    try_versions(tmp_path / "made"), try_versions(tmp_path / "made"), try_files(tmp_path / "made")
-    assert names(tmp_path / "made") == []
+def refuse_at(monkeypatch: pytest.MonkeyPatch, folder: Path, number: int = errno.EACCES) -> None:
+    """As for an ordinary user: root may write everywhere."""
+    real = tempfile.TemporaryFile
 
+    def refuse(*, dir: Path) -> object:
+        if dir == folder:
+            raise OSError(number, os.strerror(number), f"{dir}/gone")
+        return real(dir=dir)
 
-def test_what_a_killed_trial_has_left_goes_with_the_next_trial(tmp_path: Path) -> None:
-    host = socket.gethostname()
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    for number in (ended.pid, os.getppid()):
-        (tmp_path / f".trial-{host}-{number}" / "version").mkdir(parents=True)
-    try_versions(tmp_path)
-    assert names(tmp_path) == [f".trial-{host}-{os.getppid()}"], "that one still runs"
-
-
-def test_the_remedy_names_the_folder_and_no_file_of_the_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: str) -> int:
-        raise PermissionError(errno.EPERM, "Operation not permitted", path)
-
-    monkeypatch.setattr(trial, "open_direct", refuse)
-    with pytest.raises(Unfit) as raised:
-        try_versions(tmp_path)
-    said = raised.value.told("set checkpoints.folder to another folder")
-    assert said.endswith(
-        f"let this user write {tmp_path}, or set checkpoints.folder to another folder"
-    )
-    assert ".trial-" not in said
-
-
-@pytest.fixture(scope="session")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("odd") / "odd.so"
-    compiler = ["cc", "-shared", "-fPIC", "-o", str(library), str(HERE / "odd.c"), "-ldl"]
-    subprocess.run(compiler, check=True)
-    return library
-
-
-@pytest.mark.parametrize(
-    ("refused", "call", "number"),
-    [
-        ("ODD_FSYNC", "fsync of a folder", errno.EINVAL),
-        ("ODD_RENAME", "renaming a folder", errno.ENOSYS),
-        ("ODD_NOTHING", None, 0),
-    ],
-)
-def test_a_file_system_that_refuses_a_call_on_folders_is_named(
-    tmp_path: Path, odd: Path, refused: str, call: str | None, number: int
-) -> None:
-    folder = tmp_path / "odd" / "store"
-    done = subprocess.run(
-        [sys.executable, "-c", TRY, str(folder), str(HERE.parents[1] / "src")],
-        env={**os.environ, "LD_PRELOAD": str(odd), refused: "1"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    said = (
-        ""
-        if call is None
-        else f"{folder} cannot be used: {call} fails there ({os.strerror(number)})\n"
-    )
-    assert done.stdout == said
-    assert names(folder) == []
-
-
-@pytest.mark.parametrize(
-    ("function", "call"),
-    [
-        ("os.fsync", "fsync of a file"),
-        ("os.rename", "renaming a folder"),
-        ("os.replace", "replacing a file by another"),
-        ("os.pwrite", "a direct write"),
-        ("os.listdir", "listing a folder"),
-        ("os.unlink", "removing files"),
-        ("mmap.mmap", "a direct write"),
-        ("shutil.disk_usage", "statvfs"),
-    ],
-)
-def test_each_call_that_fails_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, call: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(function, refuse)
-    with pytest.raises(
-        Unfit, match=rf"{tmp_path} cannot be used: {call} fails there \(Input/output error\)"
-    ):
-        try_versions(tmp_path)
-
-
-def test_a_file_system_without_direct_writes_will_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-    monkeypatch.setattr(os, "pwrite", refuse)
-    try_versions(tmp_path)
-
-
-def test_a_folder_that_gives_back_other_bytes_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trial, "_mapped", lambda path: b"other")
-    with pytest.raises(Unfit, match=r"reading a file fails there .it gives back other bytes"):
-        try_files(tmp_path)
-
-
-def test_what_cannot_be_removed_in_a_folder_is_found_before(tmp_path: Path, busy: Busy) -> None:
-    """There old versions would fill the disk."""
-    with pytest.raises(Unfit, match="removing files fails there"), trial._room_in(tmp_path) as room:
-        busy.hold(room)
-
-
-def unfit_at(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    def refuse(tried: Path) -> None:
-        if tried == folder:
-            raise Unfit(folder, "fsync of a folder", OSError(errno.EINVAL, "Invalid argument"))
-
-    monkeypatch.setattr(preflight, "try_versions", refuse)
-    monkeypatch.setattr(preflight, "try_files", refuse)
-    monkeypatch.setattr(storage, "try_versions", refuse)
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
 
 
 @pytest.fixture
@@ -196,12 +66,29 @@ def test_a_run_is_refused_before_its_first_step_in_one_line(
         "shared": plan.checkpoint_folder,
         "node": open_levels(plan).stores[NODE].folder,
     }
-    unfit_at(monkeypatch, folders[of])
+    refuse_at(monkeypatch, folders[of])
     with pytest.raises(
-        LaunchError, match=rf"^{folders[of]} cannot .* folder fails .*: .*{remedy}$"
+        LaunchError,
+        match=rf"^{folders[of]} cannot be written: Permission denied; let this user write {folders[of]}, or {remedy}$",
     ):
         run_cell(plan, execution)
     assert not (plan.run_folder / "trace-0.jsonl").exists()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EDQUOT, errno.ENOSPC])
+def test_a_disk_that_takes_no_file_is_found_before_the_first_step(
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    refuse_at(monkeypatch, plan.checkpoint_folder, number)
+    with pytest.raises(
+        LaunchError, match=f"checkpoints cannot be written: {os.strerror(number)}; "
+    ):
+        run_cell(plan, execution)
+
+
+def test_a_folder_that_can_be_written_stays_as_it_is(plan: Plan) -> None:
+    preflight.check(plan, ranks_here=1)
+    assert not [*plan.checkpoint_folder.iterdir()]
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
@@ -235,8 +122,8 @@ def test_a_file_system_without_locks_is_warned_of_and_one_that_fails_refused(
 
 def test_each_node_of_several_checks_its_own(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     preflight.check_node(plan, "b", ranks_here=1, part=1)
-    unfit_at(monkeypatch, open_levels(plan, node="b").stores[NODE].folder)
-    with pytest.raises(LaunchError, match=r"^on b: .* fsync of a folder fails there .*node: 0$"):
+    refuse_at(monkeypatch, open_levels(plan, node="b").stores[NODE].folder)
+    with pytest.raises(LaunchError, match=r"^on b: .* cannot be written: .*node: 0$"):
         preflight.check_node(plan, "b", ranks_here=1, part=1)
     monkeypatch.setattr(preflight, "available_memory", lambda: 10**6)
     with pytest.raises(LaunchError, match=r"^on b: 1 ranks of linear need about .* of memory"):
@@ -275,16 +162,3 @@ def test_no_rank_checks_its_node_in_a_restart_that_is_timed(plan: Plan) -> None:
     assert not rank._checks_node(killed, world, Unasked())
     assert not rank._checks_node(plan, dataclasses.replace(world, local_rank=1), Unasked())
     assert not rank._checks_node(plan, dataclasses.replace(world, nodes=("b", "b")), Unasked())
-
-
-def test_the_audit_names_it_and_measures_nothing_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(folder: Path) -> None:
-        raise Unfit(folder, "fsync of a folder", OSError(errno.EINVAL, "Invalid argument"))
-
-    monkeypatch.setattr(storage, "try_versions", refuse)
-    (check,) = machine.audit_machine({}, tmp_path, "0" * 64, Size())
-    assert (check.check, check.verdict) == ("files", "fails")
-    assert "fsync of a folder fails there (Invalid argument): the file system of" in check.meaning
-    assert "or set checkpoints.folder to a folder on another file system" in check.meaning

@@ -13,7 +13,6 @@ import numpy as np
 
 from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
 from ckptbench.audit.check import NOTHING, Check, Question, exactly
-from ckptbench.checkpoints.trial import Unfit, try_versions
 from ckptbench.common import page_cache
 from ckptbench.common.files import NO_DIRECT
 
@@ -23,23 +22,6 @@ FASTER = 2.0
 """Writes that are synced may be this much faster than direct ones, which go one after the other. Memory is ten times as fast."""
 COLD, WARM = 0.9, 0.1
 """Parts of a file: at least so much comes from storage in a cold read, and at most so much in a warm one."""
-
-
-def takes_versions(folder: Path) -> Check:
-    """Whether the file system of the study's checkpoints knows all that a save does to files and folders."""
-    known, fails = 1.0, ""
-    try:
-        try_versions(folder)
-    except Unfit as error:
-        known, fails = 0.0, error.told("set checkpoints.folder to a folder on another file system")
-    question = Question(
-        check="files",
-        subject="saves that the file system can take",
-        limit=1.0,
-        holds="files and folders are written, synced, renamed and removed as a save does it",
-        fails=fails,
-    )
-    return question.at_least(exactly(known))
 
 
 def bandwidth(folder: Path, *, size: int = WRITTEN) -> Check:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from ckptbench.checkpoints.levels import KEPT_LOCAL, KEPT_SPREAD, elsewhere, open_levels
 from ckptbench.checkpoints.store import held_bytes
-from ckptbench.checkpoints.trial import Unfit, try_files, try_versions
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.memory import available_memory, free_shared_memory
+from ckptbench.common.remedies import blame, cause
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.matrix.registry import FRAMEWORKS, SLOTS, STRATEGIES
 from ckptbench.runs.plan import Plan
@@ -90,7 +91,7 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     cannot be written, or where the warm-up leaves no step to time. Raises DataError where the dataset has too few samples for one step.
     """
     _check_steps(plan)
-    _try_folders(plan)
+    _check_folders(plan)
     _check_memory(plan, ranks_here)
     _compare(
         f"{plan.training.keep_during_run + 1} checkpoint versions in {plan.checkpoint_folder} need about",
@@ -106,7 +107,7 @@ def check_node(plan: Plan, node: str, *, ranks_here: int, part: float) -> None:
     `part` is as for `check_levels`. Raises LaunchError or CheckpointError, which names the node.
     """
     try:
-        _try_folders(plan)
+        _check_folders(plan)
         _check_memory(plan, ranks_here)
         check_levels(plan, node, part=part)
     except (LaunchError, CheckpointError) as error:
@@ -142,7 +143,7 @@ def check_levels(plan: Plan, node: str | None, *, part: float) -> None:
     _check_apart(plan, local)
     levels.make()
     for level, store in local.items():
-        _try(store.folder, elsewhere(level))
+        _check_writable(store.folder, elsewhere(level))
     kept = KEPT_LOCAL if node is None else KEPT_SPREAD
     needed = int(needed_disk(plan, kept) * part)
     for level, base in ((MEMORY, plan.memory_folder), (NODE, plan.node_folder)):
@@ -196,17 +197,20 @@ def _in_words(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 / 10 else f"{size / 1e6:.2g} MB"
 
 
-def _try_folders(plan: Plan) -> None:
-    """Raises LaunchError where a run cannot work in its folder, or cannot save in that of its checkpoints."""
-    try:
-        try_files(plan.run_folder)
-    except Unfit as unfit:
-        raise LaunchError(unfit.told("have the study in another folder")) from unfit
-    _try(plan.checkpoint_folder, f"set {SETTINGS[SHARED]} to another folder")
+def _check_folders(plan: Plan) -> None:
+    """Raises LaunchError where a run cannot write to its folder, or to that of its checkpoints."""
+    _check_writable(plan.run_folder, "have the study in another folder")
+    _check_writable(plan.checkpoint_folder, f"set {SETTINGS[SHARED]} to another folder")
 
 
-def _try(folder: Path, remedy: str) -> None:
+def _check_writable(folder: Path, remedy: str) -> None:
+    """Make the folder where it is missing, and write a file there that has no name. Raises LaunchError."""
     try:
-        try_versions(folder)
-    except Unfit as unfit:
-        raise LaunchError(unfit.told(remedy)) from unfit
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+            file.flush()
+    except OSError as error:
+        # Not the path of the error: it is that of a file which is gone.
+        why = OSError(error.errno, cause(error))
+        raise LaunchError(f"{folder} cannot be written: {blame(why, folder, remedy)}") from error

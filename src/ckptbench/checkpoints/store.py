@@ -4,12 +4,13 @@ A version is written as `version-<step>.partial`. Only after all its files, the 
 renamed to `version-<step>`. So a kill at any moment leaves either the whole version or a partial one that no reader
 takes. A version that was damaged after its commit is set aside as `version-<step>.refused`.
 
-Of a version that is removed the manifest goes first, so no reader ever takes what is left of it. Where something cannot be
-removed, as where another process uses it, the log says so once, and each later removal tries it again.
+Of a version that is removed the manifest goes first, so no reader ever takes what is left of it. What cannot be removed, as where
+another process uses it, ends no save: the log says so, and the next removal tries it again.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -32,7 +33,7 @@ from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import fsync
 from ckptbench.common.remedies import blame
-from ckptbench.common.removal import KEPT, REMOVED, keep_aside, put_away, try_to_remove
+from ckptbench.common.removal import KEPT, keep_aside, remove_or_warn, try_to_remove
 from ckptbench.runs.events import File
 from ckptbench.runs.identity import Identity
 from ckptbench.runs.position import Position
@@ -41,9 +42,7 @@ log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 REFUSED = ".refused"
-AGAIN = "training goes on, and it is tried again after the next save"
-NAMED = 8
-"""How many paths that cannot be removed the log names."""
+REMOVED = ".removed"
 SYNCING = 8
 """Files that are synced at the same time."""
 SPARE = f"version-spare{PARTIAL}"
@@ -67,8 +66,6 @@ class CheckpointStore:
         self.folder = folder
         self._attempt = attempt
         self._keep = keep
-        self._left: set[Path] = set()
-        """What could not be removed, and the log has said so."""
 
     @property
     def spare(self) -> Path:
@@ -122,7 +119,7 @@ class CheckpointStore:
         if os.path.lexists(
             version.folder
         ):  # the run wrote this step before it resumed from an older one
-            self._rename_away(version.folder)  # `retain` removes it
+            version.folder.rename(_free_name(version.folder))  # `retain` removes it
         staging.rename(version.folder)
         fsync(self.folder)
 
@@ -134,7 +131,7 @@ class CheckpointStore:
         try:
             found = self._entries()
         except CheckpointError as error:
-            self._warn_once(self.folder, f"{error}: old versions stay; {AGAIN}")
+            log.warning("%s: old versions stay", error)
             return []
         versions = _versions_in(found)
         whole = [path for path in versions if _has_manifest(path)]
@@ -142,47 +139,30 @@ class CheckpointStore:
         aside = [path for path in found if path.suffix in (REFUSED, REMOVED)]
         return [*whole[self._keep :], *halves, *aside]
 
-    def retain(self, *, spare: bool = False, then: str = AGAIN) -> None:
+    def retain(self, *, spare: bool = False) -> None:
         """Remove the surplus. A kill meanwhile leaves the newest `keep` versions as they are.
 
         With `spare` the files of one removed version go to the folder `spare`, where the ranks take them for the next one:
         to write over blocks that were written before is faster. Whatever is left there from before is removed.
-        What cannot be removed is left, and a warning ends with `then`: a removal may never end a save that went well.
+        What cannot be removed is left with a warning: a removal may never end a save that went well.
         """
         surplus = self.surplus()
-        if (
-            spare
-            and surplus
-            and _has_manifest(surplus[0])
-            and self._becomes_spare(surplus[0], then)
-        ):
-            surplus.pop(0)
+        if spare and surplus and _has_manifest(surplus[0]):
+            self.forget_spare()  # a rank may take a file at the same time
+            with suppress(OSError):  # it is removed below
+                surplus[0].rename(self.spare)
+                surplus.pop(0)
         for folder in surplus:
-            self._remove_or_warn(folder, then)
+            remove_or_warn(folder, first=MANIFEST)
 
-    def _becomes_spare(self, version: Path, then: str) -> bool:
-        """Rename a version to `spare`, in place of what is left there. False: it could not be."""
-        self._remove_or_warn(self.spare, then)  # a rank may take a file at the same time
-        try:
-            version.rename(self.spare)
-        except OSError:
-            return False  # the removal of the version, which follows, says why
-        return True
-
-    def forget_spare(self, *, then: str = AGAIN) -> None:
+    def forget_spare(self) -> None:
         """Remove the folder `spare`, when no next version will take its files."""
-        self._remove_or_warn(self.spare, then)
+        remove_or_warn(self.spare)
 
     def clear(self) -> None:
-        """Remove every version, also half-written and refused ones. Call it while no rank runs.
-
-        Raises CheckpointError if one cannot even be renamed that would be taken for a version of the next run.
-        """
+        """Remove every version, also half-written and refused ones. Call it while no rank runs. Raises CheckpointError."""
         for folder in self._entries():
-            if folder.name == SPARE or folder.suffix in (REFUSED, REMOVED):
-                self._remove_or_warn(folder)
-            else:
-                self._remove_or_rename_or_raise(folder)
+            _remove(folder)
         if (
             self.folder.exists()
         ):  # else a power cut could bring back what the next run must not find
@@ -206,65 +186,16 @@ class CheckpointStore:
         return any(self.folder.glob(f"{KEPT}*"))
 
     def forget_after(self, step: int) -> None:
-        """Remove the versions of later steps, which training will write anew. Call it while no rank writes.
-
-        Raises CheckpointError if one cannot even be renamed.
-        """
+        """Remove the versions of later steps, which training will write anew. Call it while no rank writes. Raises CheckpointError."""
         for folder in self._version_folders():
             if _step_of(folder) > step:
-                self._remove_or_rename_or_raise(folder)
+                _remove(folder)
 
     def discard_partial(self) -> None:
         """Remove the half-written versions of killed attempts. Call it while no rank writes."""
         for folder in self._entries(PARTIAL):
             log.info("%s was never committed, and is removed", folder)
-            self._remove_or_warn(folder)
-
-    def left_bytes(self) -> int:
-        """Bytes that could not be removed."""
-        return sum(_bytes_in(path) for path in self._left - {self.folder})
-
-    def _remove_or_rename_or_raise(self, folder: Path) -> None:
-        try:
-            self._remove_or_rename(folder)
-        except OSError as error:
-            raise CheckpointError(
-                f"{folder} of an earlier run cannot be removed: {blame(error, folder, 'remove it')}"
-            ) from error
-
-    def _remove_or_rename(self, path: Path) -> None:
-        """Remove what is there, or give what cannot be removed another name. Raises OSError."""
-        self._remove_or_warn(path)
-        if os.path.lexists(path):
-            self._rename_away(path)
-
-    def _remove_or_warn(self, path: Path, then: str = AGAIN) -> None:
-        """Remove it if it exists. If that fails, log a warning that ends with `then`."""
-        if path.name.endswith(PARTIAL):  # another one may soon have its name
-            with suppress(OSError):
-                path = self._rename_away(path)
-        left = try_to_remove(path, first=MANIFEST)
-        if left is not None:
-            self._warn_once(path, f"{path} cannot be removed ({left}): {then}")
-        elif path in self._left:
-            self._left.remove(path)
-            log.info("%s, which could not be removed before, is gone", path)
-
-    def _rename_away(self, path: Path) -> Path:
-        """Give it a name that no reader takes, and return it. Raises OSError."""
-        away = put_away(path)
-        if path in self._left:
-            self._left = self._left - {path} | {away}
-        return away
-
-    def _warn_once(self, path: Path, words: str) -> None:
-        if path in self._left:
-            return
-        self._left.add(path)
-        if len(self._left) <= NAMED:
-            log.warning("%s", words)
-        elif len(self._left) == NAMED + 1:
-            log.warning("%s; what else cannot be removed is not named", words)
+            remove_or_warn(folder)
 
     def newest(self) -> Version | None:
         """The newest version that is complete and unchanged, after a check of every byte; None if there is none.
@@ -327,7 +258,8 @@ class CheckpointStore:
         """Rename a version that must not be read, and return its new path. Raises CheckpointError."""
         aside = folder.with_name(folder.name + REFUSED)
         try:
-            self._remove_or_rename(aside)
+            if error := try_to_remove(aside):
+                raise error
             return folder.rename(aside)
         except OSError as error:
             raise CheckpointError(
@@ -354,6 +286,20 @@ class CheckpointStore:
             ) from error
         fitting = (name for name in names if name.startswith("version-") and name.endswith(suffix))
         return [self.folder / name for name in sorted(fitting)]
+
+
+def _remove(folder: Path) -> None:
+    """Raises CheckpointError."""
+    if error := try_to_remove(folder, first=MANIFEST):
+        raise CheckpointError(
+            f"{folder} of an earlier run cannot be removed: {blame(error, folder, 'remove it')}"
+        ) from error
+
+
+def _free_name(folder: Path) -> Path:
+    """A name that no reader takes and nothing has."""
+    names = (folder.with_name(f"{folder.name}.{n}{REMOVED}") for n in itertools.count(1))
+    return next(path for path in names if not os.path.lexists(path))
 
 
 def _check_names(staging: Path, found: Set[str], named: Set[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 from ckptbench.common import locks
 from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import json_text, read_json
-from ckptbench.common.removal import make_way
-
-log = logging.getLogger("ckptbench")
+from ckptbench.common.removal import try_to_remove
 
 READY = "ready.json"
 """Written last: a folder without it is no environment."""
@@ -32,18 +29,11 @@ def locked(folder: Path) -> AbstractContextManager[None]:
 
 
 def clear_away(folder: Path, *, first: str | None = None) -> None:
-    """Remove a folder, its file `first` before all others. What cannot be removed is renamed, and the log names it.
-
-    Raises EnvironmentSetupError if it cannot be renamed either.
-    """
-    try:
-        left = make_way(folder, first=first)
-    except OSError as error:
+    """Remove a folder, its file `first` before all others. Raises EnvironmentSetupError."""
+    if error := try_to_remove(folder, first=first):
         raise EnvironmentSetupError(
             f"{folder}, which was made before, cannot be removed ({error}): end what uses it, and remove it"
         ) from error
-    if left is not None:
-        log.warning("%s, which was made before, cannot be removed (%s): remove it", *left)
 
 
 def installed_sha256(folder: Path) -> str | None:

@@ -19,9 +19,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from ckptbench.common.clock import Instant, clock, day_ns, follow
+from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.processes import living_with
-from ckptbench.common.removal import make_way
+from ckptbench.common.removal import try_to_remove
 from ckptbench.runs.events import Begun, Rested, Strike, Struck
 from ckptbench.runs.failure import Failure, Moment
 from ckptbench.runs.recorder import Recorder
@@ -63,8 +63,6 @@ class Orders:
     """Marks the processes of this run."""
     near: tuple[Path, ...]
     """Folders that are lost with the node."""
-    told: Instant
-    """By the rank, whose time of day the injector has too."""
 
 
 class FaultInjector:
@@ -162,7 +160,8 @@ class FaultInjector:
                 _await_end(victims)
                 if failure.node is not None:
                     for folder in self._orders.near:
-                        make_way(folder)  # nobody finds what cannot be removed
+                        if error := try_to_remove(folder):
+                            raise error
             case "hang":
                 _send(victims, signal.SIGSTOP)
                 self._wait(failure.lasts_s)
@@ -221,7 +220,6 @@ def main() -> None:
             raise EOFError
         return cast(Told, told)
 
-    follow(orders.told)
     injector = FaultInjector(orders, listen)
     with suppress(BrokenPipeError):  # the rank has ended
         line.send(READY)

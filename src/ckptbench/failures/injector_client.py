@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import NoReturn, Self
 
-from ckptbench.common.clock import Instant, clock
+from ckptbench.common.clock import clock
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.failures import fault_injector
@@ -81,7 +81,6 @@ class InjectorClient:
             failures={number: each for number, each in own.items() if number not in struck},
             token=os.environ[TOKEN],
             near=tuple(near),
-            told=Instant.now(),
         )
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.

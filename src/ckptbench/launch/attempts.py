@@ -12,7 +12,7 @@ from typing import Any, Self, TypedDict
 
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.checkpoints.version import Version
-from ckptbench.common.clock import Instant, day_ns, follow
+from ckptbench.common.clock import Instant, day_ns
 from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.common.files import read_shaped
 from ckptbench.common.remedies import blame
@@ -48,8 +48,7 @@ def prepare(
     version of the same training: that its own manifest says so is enough. `assembler` finds one that lies on several nodes.
     Otherwise what the attempt has left is removed, but for versions that were to be continued and could not be: those are
     kept aside. Returns the plan of this attempt, and fields for its manifest: how often the scheduler has requeued the run
-    and, of a continued run, when it began. The time of day then is that of the earlier attempt, if this host has not been
-    started anew since.
+    and, of a continued run, when it began.
 
     Raises RunFolderError if a trace of a struck run is damaged, and LaunchError or CheckpointError if what would be taken
     for a part of this run cannot be removed.
@@ -64,7 +63,6 @@ def prepare(
     if (resume or requeued) and not (sealed and last and last.status == "complete"):
         if version := _version_to_continue(plan, last, assembler):
             earlier = last or _attempt_of(version, plan)
-            follow(earlier.began)
             own = dataclasses.replace(plan, run_id=version.identity.run_id)
             began = {"started": earlier.started, "clock": str(earlier.began)}
             going = going_on(own, version.folder, attempt=earlier.attempts + 1)
@@ -132,7 +130,7 @@ class Attempt:
     requeues: int
     started: str
     began: Instant
-    """The same moment by all clocks of its host."""
+    """The same moment by both clocks of its host."""
     scheduler_job: str | None
 
     @classmethod
@@ -248,7 +246,7 @@ def _attempt_of(version: Version, plan: Plan) -> Attempt:
         requeues=0,
         started=iso(began_ns),
         # Of no boot: only the time of day is known.
-        began=Instant(boot="unknown", monotonic_ns=began_ns, wall_ns=began_ns, day_ns=began_ns),
+        began=Instant(boot="unknown", monotonic_ns=began_ns, day_ns=began_ns),
         scheduler_job=None,
     )
 

@@ -151,8 +151,8 @@ def _name_local(plan: Plan) -> None:
 def _prune(plan: Plan, keep: int) -> None:
     """Remove all but the newest `keep` versions, and the spare one. Errors are only logged: all is measured."""
     store = CheckpointStore(plan.checkpoint_folder, keep=keep)
-    store.retain(then="remove it")
-    store.forget_spare(then="remove it")
+    store.retain()
+    store.forget_spare()
 
 
 def _with_failures(plan: Plan, allocation: Allocation) -> Plan:

@@ -214,7 +214,6 @@ class Retained:
     step: Annotated[int, "step of the version that was committed before"]
     start_ns: Ns
     end_ns: Ns
-    left_bytes: Annotated[int | None, "that could not be removed"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

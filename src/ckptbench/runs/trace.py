@@ -174,30 +174,15 @@ class ProcessRun:
             case Epoch() | Evaluation():
                 self.trained_ns.append(event.end_ns)
 
-    @property
-    def began_ns(self) -> int:
-        """When it was connected. Raises RunFolderError for a process that never was."""
-        return self._connected().monotonic_ns
-
-    @property
-    def last_ns(self) -> int:
-        """The end of the last thing that it did, of a process that was connected."""
-        ends = [int(block.end_ns[-1]) for block in self.blocks if len(block.end_ns)]
-        return max([self.began_ns, *ends, *self.saved_ns, *self.trained_ns])
-
     def steps(self) -> Steps:
         """All its steps in the order of time. A step that it did again is there twice."""
         return Steps.in_order(self.blocks)
 
     def unix_ns(self, monotonic_ns: int) -> int:
         """This moment on the clock of the day. Raises RunFolderError for a process that was never connected."""
-        start = self._connected()
-        return monotonic_ns + start.unix_ns - start.monotonic_ns
-
-    def _connected(self) -> Start:
         if self.start is None:
             raise RunFolderError('a process has steps and no "start" event')
-        return self.start
+        return monotonic_ns + self.start.unix_ns - self.start.monotonic_ns
 
 
 @dataclass(slots=True)

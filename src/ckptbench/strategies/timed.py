@@ -351,11 +351,8 @@ class TimedCheckpointer:
             for level in levels:
                 self._stores[level].retain(spare=self._recycles)
             end_ns = clock()
-            left = sum(self._stores[level].left_bytes() for level in levels) or None
             self._recorder.write(
-                Retained(
-                    step=pending.position.step, start_ns=start_ns, end_ns=end_ns, left_bytes=left
-                )
+                Retained(step=pending.position.step, start_ns=start_ns, end_ns=end_ns)
             )
         except Exception as error:  # noqa: BLE001 (the training thread raises it)
             pending.removed.set_exception(error)

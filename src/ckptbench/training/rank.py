@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import local_folders
-from ckptbench.common.clock import Instant, boot_id, clock, day_ns, follow
+from ckptbench.common.clock import Instant, boot_id, clock, day_ns
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import open_regular
 from ckptbench.common.processes import die_with_parent, end_with_parent, ignore_stop_signals
@@ -137,24 +137,19 @@ def _tell(error: BaseException) -> None:
     log.error("%s: %s", type(error).__name__, in_one_line(error) or error)
 
 
-def told_launch(link: Link, environment: Mapping[str, str]) -> Instant:
-    """When the launcher started the ranks, as it told them."""
-    return Instant.read(link.launched or environment[LAUNCHED])
-
-
 def launched_ns(link: Link, environment: Mapping[str, str], started_ns: int) -> int:
     """When this rank was started, in ns of this host's monotonic clock, for a process whose `main` began at `started_ns`.
 
-    Every host has its own monotonic clock. If the launcher runs on another host, the difference is taken from the wall
-    clocks, which clusters synchronize.
+    Every host has its own monotonic clock. If the launcher runs on another host, the difference is that of the
+    times of day, which clusters synchronize.
     """
     if link.comes_again and STARTED in environment:  # the launcher has not started it itself
         ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(float(environment[STARTED]) * 1e9)
         return min(clock() - ago_ns, started_ns)
-    told = told_launch(link, environment)
+    told = Instant.read(link.launched or environment[LAUNCHED])
     if told.boot == boot_id():
         return min(told.monotonic_ns, started_ns)
-    return started_ns - max(0, time.time_ns() - (clock() - started_ns) - told.wall_ns)
+    return started_ns - max(0, day_ns(started_ns) - told.day_ns)
 
 
 def _record_start(recorder: Recorder, plan: Plan, world: RankContext, framework: Framework) -> None:
@@ -199,7 +194,6 @@ def main(arguments: list[str] | None = None) -> int:
     become_rank()
     try:
         world, link = join_ranks(accelerator=given.accelerator)
-        follow(told_launch(link, os.environ))
         plan = Plan.read(given.plan)  # the launcher may have chosen it while the ranks came up
     except CkptbenchError as error:
         _tell(error)

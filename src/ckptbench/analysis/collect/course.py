@@ -20,8 +20,6 @@ from ckptbench.runs.events import Membership
 from ckptbench.runs.trace import Ints, ProcessRun, Steps, Trace
 
 FOR_EVER = 2**62
-APART_NS = 10 * 10**9
-"""By so much the wall clocks of two hosts may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +94,6 @@ class Segment:
         """Those of these moments that lie in the segment, in ns since 1970."""
         moments = [self.process.unix_ns(each) for each in monotonic_ns]
         return [each for each in moments if self.begin_ns <= each < self.end_ns]
-
-
-def clocks_agree(traces: Sequence[Trace]) -> bool:
-    """Whether every process of a rank begins after the end of the one before it.
-
-    On one host they always do. Between two hosts, or two boots of one, the wall clock alone tells, and it may have been set.
-    """
-    known = [
-        [process for process in trace.processes if process.start is not None] for trace in traces
-    ]
-    return all(
-        before.unix_ns(before.last_ns) <= after.unix_ns(after.began_ns) + APART_NS
-        for processes in known
-        for before, after in itertools.pairwise(processes)
-    )
 
 
 def reference_rank(traces: Sequence[Trace]) -> int:

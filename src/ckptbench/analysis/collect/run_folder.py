@@ -18,7 +18,6 @@ from ckptbench.analysis.collect.course import (
     Segment,
     Shares,
     StepExecution,
-    clocks_agree,
     drop_undone,
     executions,
     kept_steps,
@@ -99,11 +98,6 @@ class Run:
         return self.resumed or self.regrouped
 
     @property
-    def clocks_agree(self) -> bool:
-        """Whether the times of its attempts can be compared; not if a wall clock was set back between two boots or hosts."""
-        return clocks_agree(self.traces)
-
-    @property
     def steps(self) -> int:
         """Of the whole run, whether recorded or lost with a killed attempt."""
         return int(self.reference_rank.steps.index[-1]) + 1
@@ -152,12 +146,6 @@ class Run:
         _check_sealed((folder / MANIFEST, *paths), sealed)
         traces = [read_trace(path) for path in paths]
         _check_ends(traces, folder, cell)
-        if cell.is_struck and not clocks_agree(traces):
-            raise refused(
-                paths[0],
-                "holds processes of a rank of which the later one began before the earlier one had ended: a wall clock was set "
-                "between them, on another host or before its restart",
-            )
         done = executions(traces, everybody(cell)) if cell.is_struck else None
         told = segments(traces, reference_rank(traces))
         ranks = [

@@ -47,7 +47,7 @@ RUNS = Table(
         Column("steps", "integer", "1", "of the whole run"),
         Column("steps_per_epoch", "integer", "1", "of every rank"),
         Column("warmup_steps", "integer", "1", "first steps, left out of rates and overheads"),
-        Column("wall_s", "number", "s", "from the start of the first step to the end of the last evaluation, on rank 0 or a rank that went on; missing where the wall clocks of two hosts disagree"),
+        Column("wall_s", "number", "s", "from the start of the first step to the end of the last evaluation, on rank 0 or a rank that went on"),
         *STATE_COLUMNS,
         *MACHINE_COLUMNS,
         Column("nodes", "integer", "1", "machines that the ranks were spread over"),
@@ -128,10 +128,8 @@ def _row(run: Run) -> dict[str, Any]:
     }
 
 
-def _wall_s(run: Run) -> float | None:
-    """Processes may have run on different hosts, so each end is taken by the clock of the day. None where these disagree."""
-    if not run.clocks_agree:
-        return None
+def _wall_s(run: Run) -> float:
+    """Processes may have run on different hosts, so each end is taken by the clock of the day."""
     began = min(
         int(steps.start_ns[0]) for each in run.segments if len((steps := each.steps()).index)
     )
