@@ -222,7 +222,7 @@ def test_failures_are_told_and_the_rest_is_answered(comparing: Comparing) -> Non
     assert "every=5, engine=silent: never saved that the probe has seen" in text
     assert "every=5, engine=longer: 1 of 1 baselines made other steps than their run (30 and 22)" in text  # fmt: skip
     assert "baseline, engine=saving: the baseline saved too (2 times at most)" in text
-    assert "note          one run of each setting: no intervals" in text
+    assert "note          one block: no intervals" in text
     rows = ended.rows
     assert number(rows["every=5, engine=plain"], "stall_s") == pytest.approx(0.02)
     assert math.isnan(number(rows["every=5, engine=plain"], "stall_s_lo"))

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     wishes.add_argument(
         "--mtbf",
         type=seconds,
-        help="mean time between failures of the job, as 14h; without it the answer is a table of three",
+        help="mean time between failures of the job, as 14h; how often to save depends on it",
     )
     wishes.add_argument(
         "--restart",

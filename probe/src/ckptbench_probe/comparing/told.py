@@ -81,8 +81,14 @@ def screen(results: Sequence[Result]) -> list[str]:
     for label, one in baselines.items():
         step = f"a step {_between(one.step, duration)}" if one.step else "no run of it counts"
         lines.append(_line("baseline", f"{label + ': ' if label != 'baseline' else ''}{step}"))
-    if saving and all(math.isnan(one.overhead.lo) for one in saving if one.overhead):
-        lines.append(_line("note", "one run of each setting: no intervals, as nothing shows how far runs differ (--repeats 3)"))  # fmt: skip
+    blocks = max((len(one.runs) for one in saving), default=3)
+    if blocks < 3:
+        few = (
+            "one block: no intervals, as nothing shows"
+            if blocks == 1
+            else "two blocks: wide intervals, as little shows"
+        )
+        lines.append(_line("note", f"{few} how far runs differ. --repeats 3 makes more; the runs that are there stay"))  # fmt: skip
     return lines + [
         _line("note", f"{one.setting.label}: {note}") for one in results for note in one.notes
     ]
