@@ -41,7 +41,9 @@ if every and engine == "fails":
     raise SystemExit("ValueError: no such layer\\n====")
 if every and engine == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
-if engine == "unseen":
+if every and engine == "removes":
+    __import__("shutil").rmtree(os.environ["CKPTBENCH_PROBE_FOLDER"])
+if engine in ("unseen", "removes"):
     sys.exit()
 stall_s, hidden_s, pause_s = {TRUTH!r}.get(engine, (0.02, 0.0, 0.0))
 seen = os.environ["CKPTBENCH_PROBE_FOLDER"]
@@ -208,7 +210,7 @@ def test_what_is_there_is_not_made_again_and_what_was_changed_is_told(
 
 
 def test_failures_are_told_and_the_rest_is_answered(comparing: Comparing) -> None:
-    engines = "plain,fails,killed,unseen,short,lost,silent,longer,saving"
+    engines = "plain,fails,killed,removes,unseen,short,lost,silent,longer,saving"
     ended = comparing.run("--repeats", "1", "--json", engine=engines)
     text = "\n".join(ended.told)
     assert ended.code == 1
@@ -217,6 +219,7 @@ def test_failures_are_told_and_the_rest_is_answered(comparing: Comparing) -> Non
     assert "                | ====" in ended.told
     assert "every=5, engine=killed in block 1: failed: signal 9" in text
     assert "every=5, engine=unseen in block 1: no rank reported" in text
+    assert "every=5, engine=removes in block 1: its log was removed while it ran" in text
     assert "left out      every=5, engine=short in block 1: it has 4 steps, and the first 4 count for nothing" in text  # fmt: skip
     assert "left out      every=5, engine=lost in block 1: a rank was killed" in text
     assert "every=5, engine=silent: never saved that the probe has seen" in text
@@ -230,8 +233,17 @@ def test_failures_are_told_and_the_rest_is_answered(comparing: Comparing) -> Non
     assert rows["baseline, engine=fails"]["runs"] == "1"
     assert (rows["every=5, engine=longer"]["paired"], rows["every=5, engine=longer"]["overhead_from"]) == ("", "in_run")  # fmt: skip
     reasons = {one["run"]: one["reason"] for one in json.loads(ended.out)["failed"]}
-    assert set(reasons) == {f"{one} in block 1" for one in ("every=5, engine=fails", "every=5, engine=killed", "every=5, engine=unseen", "baseline, engine=unseen")}  # fmt: skip
+    assert set(reasons) == {f"{one} in block 1" for one in ("every=5, engine=fails", "every=5, engine=killed", "every=5, engine=removes", "baseline, engine=removes", "every=5, engine=unseen", "baseline, engine=unseen")}  # fmt: skip
     assert (comparing.output / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_whose_traces_are_gone_is_left_out(comparing: Comparing) -> None:
+    comparing.run("--repeats", "2")
+    next(comparing.output.glob("runs/every=5*block2/trace-*")).unlink()
+    ended = comparing.run("--repeats", "2")
+    assert ended.code == 1
+    assert ended.line("left out").startswith("left out      every=5, engine=plain in block 2: its traces are gone: remove")  # fmt: skip
+    assert ended.rows["every=5, engine=plain"]["runs"] == "1"
 
 
 def test_a_run_that_failed_is_made_again(comparing: Comparing) -> None:

@@ -111,6 +111,8 @@ class Measured:
     @cached_property
     def untimed(self) -> str:
         """Why its times do not count. Empty: they do."""
+        if not self.ranks:
+            return f"its traces are gone: remove {self.planned.folder} to make it again"
         if self.measures.attempts > 1:
             return "its training was started more than once"
         if self.measures.killed:

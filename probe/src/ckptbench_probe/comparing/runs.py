@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench_probe.check.processes import PAUSE_S
-from ckptbench_probe.check.runs import GRACE_S, LOG
+from ckptbench_probe.check.runs import GRACE_S, LOG, Ended
 from ckptbench_probe.check.runs import run as run_once
 from ckptbench_probe.comparing.settings import Setting
 from ckptbench_probe.harmless import say
-from ckptbench_probe.reading import read
+from ckptbench_probe.reading import UnreadableError, read
 from ckptbench_probe.screen import NOTHING
 from ckptbench_probe.variables import FOLDER
 
@@ -133,12 +133,7 @@ def make(planned: Planned, limit_s: float | None) -> dict[str, Any]:
     planned.checkpoints.mkdir(parents=True)
     try:
         ended = run_once(planned.command, planned.folder, check="", limit_s=limit_s, told={})
-        reason = ""
-        lines: list[str] = []
-        if ended.failed:
-            reason, lines = _failure(ended.reason(), planned.folder / LOG)
-        elif not read(planned.folder).trained:
-            reason = NOTHING
+        reason, lines = _outcome(ended, planned.folder)
     finally:
         shutil.rmtree(planned.checkpoints, ignore_errors=True)
     record = {
@@ -155,6 +150,19 @@ def make(planned: Planned, limit_s: float | None) -> dict[str, Any]:
     written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     written.replace(planned.folder / RECORD)
     return record
+
+
+def _outcome(ended: Ended, folder: Path) -> tuple[str, list[str]]:
+    """Why the run does not count, and the last lines of its log; both empty where it does."""
+    if not (folder / LOG).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        return "its log was removed while it ran: let the command remove nothing outside its {folder}", []  # fmt: skip
+    if ended.failed:
+        return _failure(ended.reason(), folder / LOG)
+    try:
+        return "" if read(folder).trained else NOTHING, []
+    except UnreadableError as error:
+        return str(error), []
 
 
 def _failure(reason: str, log: Path) -> tuple[str, list[str]]:
