@@ -41,7 +41,7 @@ def answer(costs: Costs | None, wishes: Wishes, measures: Measures, file: Path) 
         ]
     lines = None
     if importlib.util.find_spec("ckptbench") is not None:
-        lines = harmless(_lines)(costs, wishes, measures)
+        lines = harmless(interval_lines)(costs, wishes, measures)
     asked = command(wishes, measures.ranks, file)
     if wishes.mtbf_s is None:
         return [*(lines or [RATE_NEEDED]), f"name it: {asked} with {EXAMPLES}"]
@@ -54,7 +54,7 @@ def command(wishes: Wishes, ranks: int, file: Path) -> str:
     return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {wishes.gpus or ranks} --save-steps"
 
 
-def _lines(costs: Costs, wishes: Wishes, measures: Measures) -> list[str]:
+def interval_lines(costs: Costs, wishes: Wishes, measures: Measures) -> list[str]:
     updates, today = measures.updates, counted(costs.interval_steps, "step")
     if wishes.mtbf_s is None:
         row = "{:<16}{:<26}{:<9}{:<24}{}"

@@ -72,15 +72,8 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
     )
 
 
-def text(costs: Costs, *, title: str, gpus: int) -> str:
-    """The file's content."""
-    strategy: dict[str, Any] = {
-        "stall_s": _uncertain(costs.stall),
-        "durable_s": _uncertain(costs.durable),
-        "slowdown_s": f"{costs.slowdown_s:.6g}",
-    }
-    if costs.bytes:
-        strategy["bytes"] = costs.bytes
+def text(costs: Costs, *others: Costs, title: str, gpus: int) -> str:
+    """The file's content. `others`: other ways to save; steps, interval and restart are those of the first."""
     lines = [
         "# Measured by ckptbench-probe. Times are in seconds, with their 95 % intervals.",
         f"title: {json.dumps(title)}",
@@ -90,14 +83,27 @@ def text(costs: Costs, *, title: str, gpus: int) -> str:
         f"steps_per_epoch: {costs.interval_steps}",
         f"interval: {costs.interval_steps} steps",
         "strategies:",
-        f"  - name: {json.dumps(costs.name)}",
-        *(f"    {name}: {value}" for name, value in strategy.items()),
+        *(line for one in (costs, *others) for line in _strategy(one)),
         "recoveries:",
         f"  # {costs.down_from}.",
         "  - name: restart",
         f"    down_s: {costs.down_s:.6g}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _strategy(costs: Costs) -> list[str]:
+    fields: dict[str, Any] = {
+        "stall_s": _uncertain(costs.stall),
+        "durable_s": _uncertain(costs.durable),
+        "slowdown_s": f"{costs.slowdown_s:.6g}",
+    }
+    if costs.bytes:
+        fields["bytes"] = costs.bytes
+    return [
+        f"  - name: {json.dumps(costs.name)}",
+        *(f"    {name}: {value}" for name, value in fields.items()),
+    ]
 
 
 def _uncertain(times: Seconds) -> str:

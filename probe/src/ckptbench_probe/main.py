@@ -11,6 +11,7 @@ from pathlib import Path
 from ckptbench_probe import __version__
 from ckptbench_probe.answer import Wishes
 from ckptbench_probe.check import verbs as check_verbs
+from ckptbench_probe.comparing import verb as compare
 from ckptbench_probe.ending import summarize, wait_for_ranks
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
@@ -51,7 +52,9 @@ def parser() -> argparse.ArgumentParser:
         description="What the checkpoints of your own training cost, and how often it should save.",
     )
     top.add_argument("--version", action="version", version=__version__)
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="run | summary | check")
+    verbs = top.add_subparsers(
+        dest="verb", required=True, metavar="run | summary | compare | check"
+    )
     wishes = argparse.ArgumentParser(add_help=False)
     wishes.add_argument(
         "--gpus", type=count, help="on which the training is to run; default: its ranks"
@@ -59,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     wishes.add_argument(
         "--mtbf",
         type=seconds,
-        help="mean time between failures of the job, as 14h; without it the answer is a table of three",
+        help="mean time between failures of the job, as 14h; how often to save depends on it",
     )
     wishes.add_argument(
         "--restart",
@@ -95,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     summary.add_argument(
         "--run", help="its name, where several lie in the folder; default: the last"
     )
+    compare.add(verbs, wishes)
     check_verbs.add(verbs)
     return top
 
@@ -104,6 +108,8 @@ def main(words: list[str] | None = None) -> None:
     if options.verb == "check":
         sys.exit(check_verbs.run(options))
     wishes = Wishes(gpus=options.gpus, mtbf_s=options.mtbf, restart_s=options.restart)
+    if options.verb == "compare":
+        sys.exit(compare.run(options, wishes))
     if options.verb == "summary":
         sys.exit(0 if summarize(options.folder, run=options.run, wishes=wishes) else 1)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command

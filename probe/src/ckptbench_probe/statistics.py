@@ -34,14 +34,15 @@ def seconds(values: Sequence[float]) -> Seconds | None:
     mean = fmean(values)
     lo = hi = math.nan
     if len(values) > 1 and min(values) < 0:
-        half = _t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+        half = student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
         lo, hi = mean - half, mean + half
     elif len(values) > 1 and mean > SMALLEST_S:
         spread = stdev([math.log(max(value, SMALLEST_S)) for value in values])
-        factor = math.exp(min(_t(len(values) - 1) * spread / math.sqrt(len(values)), 20.0))
+        factor = math.exp(min(student(len(values) - 1) * spread / math.sqrt(len(values)), 20.0))
         lo, hi = mean / factor, mean * factor
     return Seconds(mean, median(values), lo, hi, min(values), max(values), len(values))
 
 
-def _t(freedom: int) -> float:
+def student(freedom: int) -> float:
+    """Quantile 0.975 of Student's t."""
     return _T_975[freedom - 1] if freedom <= len(_T_975) else _NORMAL_975

@@ -8,8 +8,9 @@ import signal
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Callable
 
-SET_CHILD_SUBREAPER = 36
+SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36
 """Of prctl(2)."""
 PAUSE_S = 0.02
 LIMIT_S = 10.0
@@ -18,6 +19,18 @@ LIMIT_S = 10.0
 def adopt_orphans() -> None:
     """From now on, processes below this one whose parents end become its children, so that none is lost (Linux)."""
     ctypes.CDLL(None, use_errno=True).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def dying_with_parent() -> Callable[[], None]:
+    """For a new child to call before it becomes a program: it gets SIGTERM when this process is killed (Linux)."""
+    call, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def prepare() -> None:
+        call(SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
 
 
 def bury_adopted() -> None:

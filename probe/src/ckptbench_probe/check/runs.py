@@ -15,6 +15,7 @@ from ckptbench_probe.check.processes import (
     PAUSE_S,
     adopt_orphans,
     bury_adopted,
+    dying_with_parent,
     end_all_below,
     end_below,
 )
@@ -66,7 +67,7 @@ def run(
     limit_s: float | None,
     told: Mapping[str, str],
 ) -> Ended:
-    """The command, whose standard output and error go to the log in the folder. `told`: variables of its processes. Raises CannotStartError."""
+    """The command, whose standard output and error go to the log in the folder. `check`: what is looked at in it; empty: its times alone. `told`: variables of its processes. Raises CannotStartError."""
     folder.mkdir(parents=True)
     variables = {
         **environment(os.environ, folder, folder.name),
@@ -99,6 +100,7 @@ def _started(
     try:
         child = subprocess.Popen(
             command, executable=program, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it has one thread
         )  # fmt: skip
     except OSError as error:
         raise CannotStartError(
@@ -106,6 +108,9 @@ def _started(
         ) from error
     try:
         yield child
+    except BaseException:
+        _end(child)  # a launcher may still end what runs elsewhere
+        raise
     finally:
         end_all_below(os.getpid())
         child.wait()

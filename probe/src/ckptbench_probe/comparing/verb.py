@@ -1,0 +1,207 @@
+"""The words of `ckptbench-probe compare`, and what it does with them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ckptbench_probe.answer import Wishes
+from ckptbench_probe.check.runs import LOG
+from ckptbench_probe.comparing import figure, told
+from ckptbench_probe.comparing.estimates import Measured, Result, result
+from ckptbench_probe.comparing.runs import (
+    OutputError,
+    Planned,
+    end_left_over,
+    locked,
+    make,
+    others,
+    plan,
+)
+from ckptbench_probe.comparing.settings import (
+    Setting,
+    SettingsError,
+    expand,
+    in_blocks,
+    read_baseline,
+    read_values,
+)
+from ckptbench_probe.costs import text as text_of_costs
+from ckptbench_probe.harmless import harmless, say, say_lines
+from ckptbench_probe.launcher import CannotStartError
+from ckptbench_probe.reading import UnreadableError
+from ckptbench_probe.screen import WIDTH
+from ckptbench_probe.variables import task_of_slurm
+from ckptbench_probe.words import counted, duration
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+TABLE, FIGURE, COSTS = "compare.csv", "compare.png", "costs.yaml"
+INCOMPLETE, USAGE = 1, 2
+"""Exit codes: a run has failed or does not count; nothing was run."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(KeyboardInterrupt):
+    """The user or the scheduler ends the comparison."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def add(verbs: Verbs, wishes: argparse.ArgumentParser) -> None:
+    own = verbs.add_parser(
+        "compare",
+        parents=[wishes],
+        help="what other intervals, engines or options of saving cost",
+        usage="ckptbench-probe compare --value NAME=A,B --baseline NAME=X [options] -- COMMAND ... {NAME} ... {folder} ...",
+        description="Runs the command with every combination of values, in blocks: each block has every setting and, beside it, its baseline without "
+        "checkpoints. Start it again with the same words after an interruption: runs that are there stay. On a cluster start it once in an allocation, "
+        "with the launcher in the command: -- srun python train.py --out {folder}. Exit codes: 0 all runs count, 1 some do not, 2 nothing was run.",
+    )
+    own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="what {NAME} stands for, in turn; more --value: all combinations. A word {NAME} takes all words of its value, or vanishes where that is empty")  # fmt: skip
+    own.add_argument("--baseline", action="append", default=[], metavar="NAME=X", help="a value with which nothing is saved, as interval=1000000. Each combination of the other values gets a baseline of its own")  # fmt: skip
+    own.add_argument("--repeats", type=_whole, default=3, metavar="N", help="blocks; default: %(default)s")  # fmt: skip
+    own.add_argument("--output", type=Path, default=Path("compare"), metavar="FOLDER", help="for all that is measured, and for the {folder} of each run, which is removed after it; default: %(default)s")  # fmt: skip
+    own.add_argument("--timeout", type=_whole, metavar="MINUTES", help="for each run; default: none")  # fmt: skip
+    own.add_argument("-n", "--dry-run", action="store_true", help="print the runs and which of them are there")  # fmt: skip
+    own.add_argument("--json", action="store_true", help="print the numbers on standard output")
+    own.add_argument("command", nargs=argparse.REMAINDER, help="after --, with a place for each {NAME}, and {folder} where it names its folder for checkpoints")  # fmt: skip
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is no whole number from 1')
+    return int(text)
+
+
+def run(options: argparse.Namespace, wishes: Wishes) -> int:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    output = options.output.resolve()
+    try:
+        if task_of_slurm(os.environ) is not None:
+            raise SettingsError("compare was started once for each task: start it once, with srun after --")  # fmt: skip
+        values = read_values(options.value)
+        settings = expand(command, values, read_baseline(options.baseline, values))
+        planned = plan(output, in_blocks(settings, options.repeats))
+        if options.dry_run:
+            _list(planned)
+            return 0
+        with locked(output), _told_to_stop():
+            _make_all(planned, output, options.timeout)
+            return _tell(planned, settings, output, wishes, as_json=options.json)
+    except (SettingsError, OutputError, CannotStartError, UnreadableError) as error:
+        say(str(error))
+        return USAGE
+    except OSError as error:
+        say(f"{error.filename or output}: {error.strerror}: what was measured before is kept, and the same command goes on")  # fmt: skip
+        return INCOMPLETE
+    except Stopped as stopped:
+        there = sum(one.is_there for one in planned)
+        say(f"stopped: {there} of {counted(len(planned), 'run')} are there and stay; the same command goes on")  # fmt: skip
+        return 128 + stopped.number
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[None]:
+    def stop(number: int, _frame: FrameType | None) -> None:
+        for one in ENDING:
+            signal.signal(one, signal.SIG_IGN)  # while the processes of the run are ended
+        raise Stopped(number)
+
+    before = {one: signal.signal(one, stop) for one in ENDING}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _list(planned: Sequence[Planned]) -> None:
+    for one in planned:
+        print(f"{'there  ' if one.is_there else 'to run '} block {one.block}  {one.setting.label}: {shlex.join(one.command)}")  # fmt: skip
+    print(f"{sum(one.is_there for one in planned)} of {counted(len(planned), 'run')} are there")
+
+
+def _make_all(planned: Sequence[Planned], output: Path, timeout_minutes: int | None) -> None:
+    left = end_left_over(output)
+    if left:
+        which = "1 process" if left == 1 else f"{left} processes"
+        say(f"{which} of a comparison that was killed still ran, and {'was' if left == 1 else 'were'} ended")  # fmt: skip
+    waiting = [one for one in planned if not one.is_there]
+    if len(waiting) < len(planned):
+        say(f"{len(planned) - len(waiting)} of {counted(len(planned), 'run')} are there and stay")
+    aside = others(output, planned)
+    if aside:
+        shown = "; ".join(dict.fromkeys(aside))
+        say(f"{counted(len(aside), 'run')} of other values, another command or an edited script lie in {output} and are left out: {shown}")  # fmt: skip
+    took_s: list[float] = []
+    for number, one in enumerate(waiting):
+        ahead = f", {duration(fmean(took_s) * (len(waiting) - number))} to go" if took_s else ""
+        say(f"run {len(planned) - len(waiting) + number + 1} of {len(planned)}: {one.label}{ahead}")
+        record = make(one, None if timeout_minutes is None else 60.0 * timeout_minutes)
+        took_s.append(record["took_s"])
+        if record["failed"]:
+            say(f"{one.label} does not count: {record['failed']}")
+
+
+def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path, wishes: Wishes, *, as_json: bool) -> int:  # fmt: skip
+    runs = [Measured.of(one) for one in planned if one.is_there]
+    results = _results(settings, [one for one in runs if not one.untimed])
+    lines = [*told.screen(results)]
+    missing = [(one, record) for one in planned if (record := one.record()) and record["failed"]]
+    for one, record in missing:
+        lines.append(f"{'failed':<{WIDTH}}{one.label}: {record['failed']} (its log: {one.folder / LOG})")  # fmt: skip
+        lines += [f"{'':<{WIDTH}}  | {line[:200]}" for line in record["last_lines"]]
+    untimed = [one for one in runs if one.untimed]
+    for run in untimed:
+        lines.append(f"{'left out':<{WIDTH}}{run.planned.label}: {run.untimed}")
+    ways = told.strategies(results)
+    known = told.first_interval([told.costs(*each, wishes) for each in ways.items()], results)
+    lines += told.advice(ways, known, wishes, output / COSTS)
+    title = next((one.script for one in runs), "my training")
+    if known:
+        ranks = max(run.measures.ranks for run in runs)
+        content = text_of_costs(*known, title=title, gpus=wishes.gpus or ranks)
+        (output / COSTS).write_text(content, encoding="utf-8")
+    rows = [told.row(one) for one in results]
+    (output / TABLE).write_text(told.table(rows), encoding="utf-8")
+    no_figure = harmless(figure.draw)(results, title, output / FIGURE)
+    if no_figure is None:
+        no_figure = "it could not be drawn"
+    if no_figure:
+        (output / FIGURE).unlink(missing_ok=True)
+    files = TABLE if no_figure else f"{TABLE}, {FIGURE}"
+    lines.append(f"{'files':<{WIDTH}}{files} in {output}{f'; no figure: {no_figure}' if no_figure else ''}")  # fmt: skip
+    say_lines(lines)
+    if as_json:
+        failed = [{"run": one.label, "reason": record["failed"], "log": str(one.folder / LOG)} for one, record in missing]  # fmt: skip
+        left_out = [{"run": one.planned.label, "reason": one.untimed} for one in untimed]
+        print(json.dumps({"format": 1, "settings": rows, "failed": failed, "left_out": left_out}, indent=1))  # fmt: skip
+    return INCOMPLETE if missing or untimed or len(runs) < len(planned) else 0
+
+
+def _results(settings: Sequence[Setting], timed: Sequence[Measured]) -> list[Result]:
+    by_label = {
+        setting.label: [one for one in timed if one.planned.setting is setting]
+        for setting in settings
+    }
+    return [
+        result(
+            setting,
+            by_label[setting.label],
+            {one.planned.block: one for one in by_label.get(setting.baseline, ())},
+        )
+        for setting in settings
+    ]
