@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from decision_tables import checked, decided
+from decision_tables import decided
 from figure_tables import Study, empty_tables
 
 from ckptbench.analysis.tables.store import write_tables
@@ -283,11 +283,6 @@ def test_what_survivors_rest_on_is_said() -> None:
     assert re.search(r"\(decision.survivable, \d+ of \d+ kills here\)", words(tables))
 
 
-@pytest.mark.parametrize(("holds", "said"), [(4, "4 of 4 goodputs"), (3, "3 of 4 goodputs")])
-def test_a_validation_says_how_many_hold(holds: int, said: str) -> None:
-    assert said in words({**decided("measured"), "validation": checked(holds=holds)})
-
-
 def test_costs_that_a_user_gives_need_no_table_of_a_study() -> None:
     tables = {name: decided("given")[name] for name in DECISION}
     said = study_text(tables)
@@ -416,7 +411,6 @@ EVERY_KIND = {
         **disturbed(5, 0.3, 0.2),
         **{name: Study(deterministic=(True, False), proven=True, struck=("exponential mean_s=60",)).tables()[name] for name in ("resume_proof", "consistency", "outcome")},
         **{name: decided("several")[name] for name in DECISION},
-        "validation": checked(),
     },
     "measured": lambda: decided("measured"),
     "several": lambda: decided("several"),

@@ -13,7 +13,6 @@ from figure_tables import Study
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.inputs import DECISION_COSTS
-from ckptbench.decide.validate import VALIDATION
 from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.commands.verbs import WRONG_USE, run
 
@@ -24,7 +23,7 @@ COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
 def study(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("study")
     tables = Study(frameworks=("pytorch",)).tables()
-    costs = {DECISION_COSTS.name: measured(), VALIDATION.name: VALIDATION.rows([])}
+    costs = {DECISION_COSTS.name: measured()}
     write_tables(folder, {**{name: tables[name] for name in STUDY_TABLES}, **costs})
     return str(folder)
 

@@ -22,7 +22,6 @@ from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import fitted
 from ckptbench.decide.projection import projected, projection, saving_of
 from ckptbench.decide.storage import Storage
-from ckptbench.decide.validate import VALIDATION
 from ckptbench.report.answer.study import screen
 
 GB = 1e9
@@ -119,7 +118,7 @@ def test_a_version_of_a_local_tier_takes_as_long_as_the_part_of_a_rank(tmp_path:
 
 def test_the_answer_says_what_a_save_stops_training_for_there(tmp_path: Path) -> None:
     costs = read_given(written(tmp_path))
-    tables = {**decide(costs, [LLAMA], CHOICES), "validation": VALIDATION.rows([])}
+    tables = decide(costs, [LLAMA], CHOICES)
     lines = screen(tables).lines
     stops = {line.cells[0]: line.cells[-1] for line in lines}
     assert (stops["8"], stops["1,024*"]) == ("14 s", "4.5 s")

@@ -67,8 +67,6 @@ def get_decision_figures():
     if shown and (CONFIG.decision.gpus or CONFIG.decision.numbers):
         # A projection, which a study has only where it is asked for.
         shown.append("scale")
-    if FIGURES["validation"].is_of(CELLS.values()):
-        shown.append("validation")
     return get_figures(shown)
 
 

@@ -14,7 +14,6 @@ from ckptbench.analysis.tables.registry import DERIVED
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
 from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.validate import VALIDATION
 from ckptbench.own import collected, costs
 from ckptbench.own.made import TABLES, UNPROVEN
 from ckptbench.own.naming import Named
@@ -44,7 +43,7 @@ def own_tables(
     tables["timeline"] = _timeline(timed, tables)
     decided = decide(costs.decision_costs(known, tables), rates, choices)
     empty = {name: DERIVED[name].table.rows([]) for name in UNPROVEN}
-    every = {**tables, **decided, "validation": VALIDATION.rows([]), **empty}
+    every = {**tables, **decided, **empty}
     return {name: every[name] for name in TABLES}
 
 

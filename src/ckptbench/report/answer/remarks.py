@@ -129,7 +129,6 @@ def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
         yield f"{capitalized(UNKNOWN_SLOWDOWN)}{_which(unknown)}."
     yield from _of_elastic(costs)
     yield from _of_slower_steps(costs)
-    yield from _checked(tables["validation"])
 
 
 def unit_of(rows: pd.DataFrame) -> str:
@@ -181,16 +180,6 @@ def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:
         if len(slower):
             most = records(slower.sort_values(column))[-1]
             yield f"{begin} takes up to {Known.of(most, column).shown(TIMES)} as long with {describe(of, most[of])}: counted."
-
-
-def _checked(validation: pd.DataFrame) -> Iterator[str]:
-    """Whether failures that really came agree with the model."""
-    if len(validation):
-        holds, off = (
-            int(validation["holds"].sum()),
-            (validation["measured"] - validation["predicted"]).abs().median(),
-        )
-        yield f"Under failures that came, {holds} of {len(validation)} goodputs lie where the model says, {100 * off:.1f} points off (median)."
 
 
 def of_measurement(tables: Tables) -> tuple[str, ...]:

@@ -44,10 +44,6 @@ def usual(**own: Any) -> DecisionSection:
     return DecisionSection().model_copy(update=own)
 
 
-VALIDATION = "validation"
-NO_STUDY: Mapping[str, pd.DataFrame] = {VALIDATION: pd.DataFrame()}
-
-
 def answer_from_tables(asked: Asked) -> Answer:
     """The answer as the screen of a study. Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
     costs = costs_of(asked)
@@ -111,10 +107,10 @@ class Costs:
                 raise ConfigError(
                     f"{study} has no tables of a study: name its folder results/tables, or make one first (make study)"
                 )
-            others = read_tables(study, (DECISION_COSTS.name, VALIDATION, *STUDY_TABLES))
+            others = read_tables(study, (DECISION_COSTS.name, *STUDY_TABLES))
             return cls(others.pop(DECISION_COSTS.name), others)
         assert file is not None
-        return cls(read_given(file), NO_STUDY)
+        return cls(read_given(file), {})
 
     @property
     def gpus(self) -> int:
@@ -190,7 +186,7 @@ def costs_of_log(asked: Asked) -> Costs:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
     table = costs_table(given, f"costs of the log {title}, not measured here")
-    return Costs(table, NO_STUDY, (read, *_taken(facts, asked)))
+    return Costs(table, {}, (read, *_taken(facts, asked)))
 
 
 def _missing(facts: Facts, asked: Asked) -> Iterator[str]:

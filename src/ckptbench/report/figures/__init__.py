@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.registry import FAULTS, NOTHING
+from ckptbench.matrix.registry import NOTHING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 OWN_SAVES = "own_saves"
 """The table that a study of an own training has beside those of the main study."""
-
-
-def _draws_failures(cell: Cell) -> bool:
-    """Whether drawn failures strike the run: the decision predicts the goodput of such runs."""
-    return "mean_s" in FAULTS[cell.faults.name].options
 
 
 OF: Mapping[str, Callable[[Cell], bool]] = {
@@ -40,7 +35,6 @@ OF: Mapping[str, Callable[[Cell], bool]] = {
     "negative controls": lambda cell: cell.omit != NOTHING,
     "killed runs": lambda cell: cell.is_killed,
     "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
-    "drawn failures": _draws_failures,
 }
 """Which cells give a figure something to show, by the words of its `of`."""
 NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
