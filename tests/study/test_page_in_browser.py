@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas, sampling
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
-from ckptbench.decide.projection import growth, projected
+from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.storage import Storage
 from ckptbench.report.answer import quantities
 from ckptbench.report.commands.options import AN_ASYNCHRONOUS
 from ckptbench.report.page.html import page
@@ -206,22 +203,15 @@ def test_steps_that_a_strategy_slows_down_everywhere_are_no_useful_time(
     assert browser.element("sentence").text.startswith("With native")
 
 
-STORAGE = Storage(state_bytes=98e9, gpus=4, rank_bytes_per_s=1e9, all_bytes_per_s=40e9, copy_bytes_per_s=20e9, read_bytes_per_s=2e9, write_fixed_s=2.0,
-                  copy_fixed_s=0.1, down_fixed_s=60.0, down_per_gpu_s=0.1)  # fmt: skip
-GROWTHS = {
-    "fsdp": STORAGE, "one_writer": replace(STORAGE, shared_by=1), "hsdp": replace(STORAGE, shared_by=8, reads_once=True), "grows": replace(STORAGE, grows=True),
-    "nodes": replace(STORAGE, node_bytes_per_s=3e9, gpus_per_node=4, all_bytes_per_s=math.inf),
-}  # fmt: skip
 FIT = json.dumps({"fit": {"stall_s": [0.5, 3.0, 1e-3], "durable_s": [1.0, 2.0, 0.0], "down_s": [5.0, 0.0, 0.02]}})  # fmt: skip
 
 
 @pytest.mark.parametrize("gpus", [4, 5, 1024])
-@pytest.mark.parametrize("kind", [*GROWTHS, "fit"])
-def test_costs_grow_with_the_number_of_gpus_as_storage_does(
-    browser: Browser, rates: dict[str, FailureRate], tmp_path: Path, kind: str, gpus: int
+def test_costs_grow_with_the_number_of_gpus_as_the_fit_says(
+    browser: Browser, rates: dict[str, FailureRate], tmp_path: Path, gpus: int
 ) -> None:
     rows = costs()
-    rows["growth"] = [FIT if kind == "fit" else growth(GROWTHS[kind], asynchronous=name == "async") for name in rows["strategy"]]  # fmt: skip
+    rows["growth"] = FIT
     path = tmp_path / "grows.html"
     path.write_text(page(rows, list(rates.values()), CHOICES), encoding="utf-8")
     browser.open(path)

@@ -19,7 +19,6 @@ from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
-from ckptbench.decide.storage import Storage
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
 RATES = read_rates(FAILURES)
@@ -169,7 +168,6 @@ def test_the_parts_that_no_study_measures_are_those_of_llama_3() -> None:
     defaults = DecisionSection()
     assert defaults.survivable == round(1 - (54 + 35 + 7) / 419, 2)
     assert (defaults.gpus_per_node, defaults.replacement_minutes) == (8, 60.0)
-    assert defaults.gpus_per_node == Storage(state_bytes=1, gpus=1).gpus_per_node
 
 
 def test_steps_that_are_slower_for_a_day_are_no_fault(tmp_path: Path) -> None:

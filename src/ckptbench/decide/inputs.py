@@ -81,7 +81,7 @@ DECISION_COSTS = Table(
         Column("copied", "flag", "", "whether other nodes keep copies of versions at local tiers"),
         Column("bytes", "number", "bytes", "of a version"),
         Column("representative", "flag", "", "whether figures and sentences use this interval of the strategy"),
-        Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `storage` of a file of the user, or `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
+        Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
         Column("down_from", "text", "", "where `down_s` comes from: `failures`, `restarts` of killed runs, `starts` of runs (with a write for a load), or `given` by the user"),
         Column("note", "text", "", "what to know of the row"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),

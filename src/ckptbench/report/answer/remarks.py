@@ -12,7 +12,7 @@ from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.decide.advice import DIFFERING, OTHER_RATES
 from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
-from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
+from ckptbench.decide.projection import CONSTANT, FIT
 from ckptbench.decide.rates import OWN
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.registry import KILLED, NOTHING
@@ -26,7 +26,6 @@ DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
 ASSUMED = {
     CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
-    STORAGE: "*: projected. A checkpoint and a restart cost what storage makes of them, a step what it does on fewer GPUs",
     FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
 }
 """How costs were projected, by the column `projection` of the table `advice`."""

@@ -95,20 +95,8 @@ function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
 }
 
 /** By what each measured cost of a strategy grows at another number of GPUs, as src/ckptbench/decide/projection.py has it. */
-function growthOf({ growth, every }, ranks, gpus) {
-  const times = (of) => formulas.times_as_much(of(ranks), of(gpus));
-  if (growth?.fit) return Object.fromEntries(Object.entries(growth.fit).map(([name, numbers]) => [name, times((number) => formulas.fitted_s(number, ...numbers))]));
-  if (!growth) return {};
-  const storage = Object.fromEntries(Object.entries(growth.storage).map(([name, value]) => [name, value ?? Infinity]));
-  const durable = times((number) => formulas.durable_s(storage, number, growth.asynchronous));
-  return {
-    stall_s: times((number) => formulas.stall_s(storage, number, growth.asynchronous)),
-    slowdown_s: durable,
-    durable_s: every === 1 ? durable : times((number) => formulas.part_bytes(storage, number)),
-    shared_durable_s: durable,
-    down_s: times((number) => formulas.down_s(storage, number)),
-  };
-}
+const growthOf = ({ growth }, ranks, gpus) => Object.fromEntries(Object.entries(growth?.fit ?? {}).map(
+  ([name, numbers]) => [name, formulas.times_as_much(formulas.fitted_s(ranks, ...numbers), formulas.fitted_s(gpus, ...numbers))]));
 
 /** What the formulas take, of each draw; the first is the estimate. */
 function drawsOf({ values, rate, origin }, strategy) {
