@@ -241,7 +241,7 @@ def test_numbers_that_are_entered_are_exact(browser: Browser) -> None:
     enter_cost(browser, 0, "stall", "3.25 s")
     enter_cost(browser, 1, "stall", "0.5 s")
     enter_cost(browser, 1, "then", "31 s")
-    survived = 0.35 * CHOICES.survivable
+    survived = 0.35 * sampling.SURVIVABLE
     recovering = Recovering(down_s=240.0, survived=survived, pause_s=12.5 + 8 * 3600 / 512)
     slowdown = row_of(4, "async", "ulfm")["slowdown_s"]
     blocking, later = browser.table("strategies-compared")[1:]
@@ -377,13 +377,6 @@ def test_numbers_are_read_as_python_reads_them(browser: Browser) -> None:
         TEXTS,
     )  # fmt: skip
     assert shown == [[read(reader, text) for reader in readers] for text in TEXTS]
-
-
-def test_a_changed_number_of_survivors_is_taken(browser: Browser, rates: dict[str, FailureRate]) -> None:  # fmt: skip
-    choose(browser, "from", titled(browser, PYTORCH, "ulfm"))
-    browser.run("start.choices.survivable = 0.5; start.choices.replacement_minutes = 15; show()")
-    choices = CHOICES.model_copy(update={"survivable": 0.5, "replacement_minutes": 15.0})
-    assert_shows(browser, of_python("ulfm", rates["llama3"], 4, 40, choices), "native")
 
 
 def test_the_chart_has_a_line_for_each_strategy(browser: Browser) -> None:

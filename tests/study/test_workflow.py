@@ -228,7 +228,7 @@ def test_without_tables_and_costs_there_is_one_line_on_what_to_do(tmp_path: Path
         ("{rate: nowhere}", "decision.rate is 'nowhere'"),
         ("{rates: envs}", "decision.rates is 'envs': no file *.yaml is there"),
         ("{gpus: [1]}", "decision.gpus[0] is 1"),
-        ("{survivable: 2}", "decision.survivable is 2"),
+        ("{survivable: 0.5}", "decision.survivable is 0.5: survivable was removed after"),
     ],
 )
 def test_a_wrong_decision_is_refused_before_anything_runs(

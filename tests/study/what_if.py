@@ -53,7 +53,7 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, choice
     step_s, recovering = sampling.step_s(row) * slower, sampling.recovering(row, gpus, choices)
     failing, global_tier = (
         sampling.failures_per_s(rate, gpus),
-        sampling.global_tier(row, gpus, choices),
+        sampling.global_tier(row, gpus),
     )
     found = best(saving, recovering, failing, step_s=step_s, global_tier=global_tier, slower=slower)
     useful = np.asarray(goodput(now * step_s, saving, recovering, failing, global_tier) / slower)

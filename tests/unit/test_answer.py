@@ -276,11 +276,11 @@ def test_a_restart_that_was_not_measured_is_said_to_be_taken() -> None:
 
 
 def test_what_survivors_rest_on_is_said() -> None:
-    assert "Survivors go on from 77 % of failures (decision.survivable)." in words(decided("measured"))  # fmt: skip
+    assert "Survivors go on from 77 % of failures (77 % hit one node alone)." in words(decided("measured"))  # fmt: skip
     tables = decided("measured")
     surviving = tables["decision_costs"]["survived"] > 0
     tables["decision_costs"].loc[surviving, ["survived", "survived_of"]] = [0.5, 4]
-    assert re.search(r"\(decision.survivable, \d+ of \d+ kills here\)", words(tables))
+    assert re.search(r"hit one node alone, \d+ of \d+ kills here\)", words(tables))
 
 
 def test_costs_that_a_user_gives_need_no_table_of_a_study() -> None:

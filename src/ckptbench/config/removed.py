@@ -10,6 +10,9 @@ _KINDS = dict.fromkeys(("slow", "full_disk", "io_error"), "use kill, hang or dam
 _DIRECT = "use --state, --bandwidth, --rank-bandwidth, --shared-by and --write-fixed of ckptbench decide in place of the file, or give the times"
 REMOVED: Mapping[str, Mapping[str, str]] = {
     "": {"storage": _DIRECT},
+    "decision": dict.fromkeys(
+        ("survivable", "replacement_minutes"), "remove it: docs/decision.md says what is assumed"
+    ),
     "strategies": {"asynchronous": "remove it: durable_s says it"},
     "dataset": {
         "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"

@@ -125,7 +125,7 @@ class _Case:
         step_s = slower * sampling.step_s(row)
         recovering, global_tier = (
             sampling.recovering(row, gpus, choices),
-            sampling.global_tier(row, gpus, choices),
+            sampling.global_tier(row, gpus),
         )
         failures_per_s = sampling.failures_per_s(rate, gpus)
         return cls(

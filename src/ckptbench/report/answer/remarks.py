@@ -14,6 +14,7 @@ from ckptbench.decide.advice import DIFFERING, OTHER_RATES
 from ckptbench.decide.inputs import BEGINS, GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT
 from ckptbench.decide.rates import OWN
+from ckptbench.decide.sampling import SURVIVABLE
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.registry import KILLED, NOTHING
 from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
@@ -166,7 +167,7 @@ def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
         kills = int(known["survived_of"].sum())
         went_on = round(float((known["survived"] * known["survived_of"].astype(float)).sum()))
         measured = f", {went_on} of {counted(kills, 'kill')} here" if kills else ""
-        yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures (decision.survivable{measured})."
+        yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures ({100 * SURVIVABLE:.0f} % hit one node alone{measured})."
 
 
 def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:

@@ -1,7 +1,6 @@
 "use strict";
 // From the texts of a case to the numbers of its answer. Nothing here touches the page.
 
-const SECONDS_PER_MINUTE = 60;
 const SECONDS_PER_HOUR = 3600;
 const HOURS_PER_DAY = 24;
 const KINDS = ["blocking", "async"];
@@ -100,7 +99,7 @@ const growthOf = ({ growth }, ranks, gpus) => Object.fromEntries(Object.entries(
 
 /** What the formulas take, of each draw; the first is the estimate. */
 function drawsOf({ values, rate, origin }, strategy) {
-  const { survivable, replacement_minutes: minutes, gpus_per_node: perNode } = start.choices;
+  const { survivable, replacement_s: replacementS, gpus_per_node: perNode } = start;
   const { known } = strategy;
   const gpus = values.gpus.value;
   const given = values.mtbf ?? rate;
@@ -110,7 +109,7 @@ function drawsOf({ values, rate, origin }, strategy) {
   const slower = origin.slower ?? exactly(1);
   const slowerBeside = known?.slower ?? exactly(1);
   // The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
-  const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE * (gpus > perNode ? perNode : 1)) / gpus : 0;
+  const missing = origin.replaces === false ? (replacementS * (gpus > perNode ? perNode : 1)) / gpus : 0;
   const all = [given, survived, pause, down, slower, slowerBeside, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.globalTier ?? NOTHING];
   const growth = known === undefined || gpus === origin.ranks ? {} : growthOf(known, origin.ranks, gpus);
   const grown = (cost, name, place) => at(cost, place) * (MEASURED.some((each) => known?.[each] === cost) ? growth[name] ?? 1 : 1);

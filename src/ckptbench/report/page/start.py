@@ -91,7 +91,7 @@ def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
     given = first["framework"] == GIVEN
     ranks, epoch = int(first["ranks"]), int(first["steps_per_epoch"])
     where = counted(ranks, "GPU" if given else "rank")
-    strategies = [_strategy(row, ranks, choices, draws) for row in rows]
+    strategies = [_strategy(row, ranks, draws) for row in rows]
     slower = sampling.slower_by_recovery(first)
     step = draws.known(sampling.step_s(first) * slower)
     restarts = {each["down"]["value"] for each in strategies}
@@ -121,19 +121,15 @@ def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
     }
 
 
-def _strategy(row: Row, ranks: int, choices: DecisionSection, draws: Draws) -> Row:
-    saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks, choices)
-    # The time until a replacement comes depends on the number of GPUs: the page adds it.
-    recovering = sampling.recovering(
-        row, ranks, choices.model_copy(update={"replacement_minutes": 0.0})
-    )
+def _strategy(row: Row, ranks: int, draws: Draws) -> Row:
+    saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks)
     values = {
         "stall": saving.stall_s,
         "durable": saving.durable_s,
         "slowdown": saving.slowdown_s,
         "slower": sampling.slower_by_strategy(row),
-        "down": recovering.down_s,
-        "pause": recovering.pause_s,
+        "down": sampling.down_s(row),
+        "pause": sampling.pause_s(row),
         "survived": sampling.survived(row),
         "globalTier": np.zeros(1) if global_tier is None else global_tier.saving.durable_s,
     }
@@ -169,7 +165,9 @@ def payload(
     return {
         "cases": [*measured, example],
         "rates": [_rate(rate, draws) for rate in rates],
-        "choices": choices.model_dump(exclude={"rates", "numbers"}),
+        "survivable": sampling.SURVIVABLE,
+        "replacement_s": sampling.REPLACEMENT_S,
+        "gpus_per_node": choices.gpus_per_node,
         "draws": list(draws.texts),
         "number_of_draws": sampling.DRAWS,
         "ends": [sampling.LOWEST, sampling.HIGHEST],
