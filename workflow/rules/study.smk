@@ -17,7 +17,6 @@ from ckptbench.config.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 CONSTRAINTS = of_clone("envs/build-constraints.txt")
-WHAT_IF_PAGE = "results/decision.html"
 AUDIT = "results/audit.txt"
 AUDIT_PAGE = "results/audit_page.txt"
 REPORTED += [Path(AUDIT_PAGE)]
@@ -39,7 +38,6 @@ def get_everything():
         get_mark(OF_RUNS),
         get_mark(OF_DECISION),
         ANSWER,
-        WHAT_IF_PAGE,
         AUDIT_PAGE,
     ]
 

@@ -23,7 +23,7 @@ from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.given import GivenCosts, costs_table, read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.projection import projected
-from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.reader import read_log
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
@@ -66,6 +66,17 @@ def answer_from_tables(asked: Asked) -> Answer:
         choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks),
     )
+
+
+def page_of_tables(asked: Asked) -> str:
+    """The calculator, filled with these costs and the failure rate. Raises as `answer_from_tables`."""
+    from ckptbench.report.page.html import page
+
+    costs = costs_of(asked)
+    gpus = asked.gpus or costs.gpus
+    rate = asked.failure_rate(gpus)
+    others = [each for each in read_rates(published()) if each.name != rate.name]
+    return page(costs.table, [rate, *others], usual(rate=rate.name, gpus=[gpus]))
 
 
 def costs_of(asked: Asked) -> Costs:
