@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
 
 from ckptbench.analysis.cost.scaling import BUT_RANKS
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
@@ -325,6 +324,8 @@ def _is_known(rows: pd.DataFrame, name: str, terms: int) -> bool:
 
 
 def _fit(rows: pd.DataFrame, name: str, terms: int) -> list[float]:
+    from scipy.optimize import nnls  # it takes as long to load as a whole answer from a file
+
     known = rows.dropna(subset=name)
     ranks = known["ranks"].to_numpy(float)
     values = np.stack([np.ones_like(ranks), 1 / ranks, ranks], axis=1)[:, :terms]

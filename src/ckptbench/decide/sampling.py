@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
+from statistics import NormalDist
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
 
 from ckptbench.analysis.cost.statistics import HALF_NORMAL, Estimate, Interval
 from ckptbench.analysis.tables.columns import SYSTEM
@@ -122,6 +123,8 @@ def survived(row: Row) -> Floats:
     number = row["survived_of"]
     if pd.isna(number) or number == 0:
         return np.full(1 + DRAWS, float(row["survived"]))
+    from scipy.special import betaincinv
+
     went_on = row["survived"] * number
     drawn = betaincinv(went_on + 0.5, number - went_on + 0.5, _parts(row, RECOVERED, "survived"))
     return np.concatenate([[row["survived"]], drawn])
@@ -174,21 +177,30 @@ def estimate(values: Floats) -> Estimate:
 
 def _random(row: Row, names: Sequence[str], cost: str) -> Floats:
     """Standard normal numbers of this cost, shape (1 + DRAWS,); 0 first."""
-    return np.concatenate([[0.0], ndtri(_parts(row, names, cost))])
+    return np.concatenate([[0.0], _normal()[_order(row, names, cost)]])
 
 
 def _parts(row: Row, names: Sequence[str], cost: str) -> Floats:
     """Numbers between 0 and 1 of this cost, shape (DRAWS,): one from the middle of each of DRAWS equal parts, in an order of its own (McKay et al. 1979, Latin hypercube
     sampling). So each cost has its own interval in its draws exactly, and not by luck."""
+    return (_order(row, names, cost) + 0.5) / DRAWS
+
+
+def _order(row: Row, names: Sequence[str], cost: str) -> NDArray[np.int64]:
     of = "/".join([cost, *(str(row[name]) for name in names)])
-    random = np.random.default_rng([SEED, crc32(of.encode())])
-    return (random.permutation(DRAWS) + 0.5) / DRAWS
+    return np.random.default_rng([SEED, crc32(of.encode())]).permutation(DRAWS)
+
+
+@cache
+def _normal() -> Floats:
+    """Standard normal numbers from the middle of each of DRAWS equal parts. By the standard library: scipy takes longer to load than all else takes."""
+    return np.array([NormalDist().inv_cdf((place + 0.5) / DRAWS) for place in range(DRAWS)])
 
 
 def _in_order_of(normal: Floats) -> Floats:
     """Standard normal numbers from the middle of equal parts, in the order of these ones; 0 first."""
     places = normal[1:].argsort().argsort()
-    return np.concatenate([[0.0], ndtri((places + 0.5) / DRAWS)])
+    return np.concatenate([[0.0], _normal()[places]])
 
 
 def _lognormal(row: Row, name: str, normal: Floats) -> Floats:

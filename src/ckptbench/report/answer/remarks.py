@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.collect.machine import LIMITS
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
@@ -48,6 +47,8 @@ def verdict(tables: Tables) -> tuple[str, ...]:
 def _disturbed(machine: pd.DataFrame) -> Iterator[str]:
     disturbed = machine[machine["disturbed"].fillna(False).astype(bool)]
     if len(disturbed):
+        from ckptbench.analysis.collect.machine import LIMITS
+
         who = [
             name
             for column, name in DISTURBERS.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 import pandas as pd
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.analysis.tables.store import read_tables
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -24,8 +23,6 @@ from ckptbench.decide.given import GivenCosts, costs_table, read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate, published, read_rates
-from ckptbench.decide.training_log.facts import Facts, facts_of
-from ckptbench.decide.training_log.reader import read_log
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.shown import show
@@ -37,6 +34,9 @@ from ckptbench.report.answer.study import screen, shown
 from ckptbench.report.commands.case import Choice
 from ckptbench.report.commands.options import MISSING, Asked
 from ckptbench.report.commands.printed import Answer, is_told
+
+if TYPE_CHECKING:
+    from ckptbench.decide.training_log.facts import Facts
 
 
 def usual(**own: Any) -> DecisionSection:
@@ -118,6 +118,8 @@ class Costs:
                 raise ConfigError(
                     f"{study} has no tables of a study: name its folder results/tables, or make one first (make study)"
                 )
+            from ckptbench.analysis.tables.store import read_tables
+
             others = read_tables(study, (DECISION_COSTS.name, *STUDY_TABLES))
             return cls(others.pop(DECISION_COSTS.name), others)
         assert file is not None
@@ -181,6 +183,9 @@ def costs_of_log(asked: Asked) -> Costs:
 
     Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
     """
+    from ckptbench.decide.training_log.facts import facts_of
+    from ckptbench.decide.training_log.reader import read_log
+
     assert asked.training_log is not None
     facts = facts_of(read_log(asked.training_log, asked.log_pattern))
     whose = asked.training_log.name
