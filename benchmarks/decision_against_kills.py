@@ -41,7 +41,10 @@ Tables = Mapping[str, pd.DataFrame]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("tables", type=Path, nargs="?", default=Path("results/tables"))
-    found = list(points(read_tables(parser.parse_args().tables, COST_TABLES)))
+    folder = parser.parse_args().tables
+    if not (folder / "runs.parquet").exists():
+        raise SystemExit(f"{folder} has no tables of a study: name its folder results/tables")
+    found = list(points(read_tables(folder, COST_TABLES)))
     for point in found:
         print(point)
     if not found:
