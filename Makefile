@@ -38,7 +38,7 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local decision \
-	  --allowed-rules decide write_answer write_decision_page draw_advice draw_scale draw_validation decision \
+	  --allowed-rules decide write_answer draw_advice draw_scale decision \
 	  $(if $(CONFIG),"--configfile=$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
 	@echo; cat results/answer.txt
 

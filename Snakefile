@@ -43,7 +43,6 @@ rule all:
         get_mark(OF_RUNS),
         get_mark(OF_DECISION),
         ANSWER,
-        WHAT_IF_PAGE,
 
 
 rule runs:

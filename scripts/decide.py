@@ -15,7 +15,6 @@ from ckptbench.decide.decision import decide, left_out
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
-from ckptbench.decide.validate import VALIDATION, validation
 
 log = logging.getLogger("ckptbench")
 
@@ -24,15 +23,13 @@ def main(options: argparse.Namespace) -> None:
     rates = read_rates(options.rates)
     choices = DecisionSection.model_validate_json(options.choices)
     if options.numbers:
-        costs, checked = read_given(options.numbers), VALIDATION.rows([])
+        costs = read_given(options.numbers)
     else:
-        study = read_tables(options.tables, COST_TABLES, set_aside=True)
-        costs, checked = decision_costs(study), validation(study)
+        costs = decision_costs(read_tables(options.tables, COST_TABLES, set_aside=True))
     for line in left_out(costs, choices):
         log.warning("%s", line)
-    tables = {**decide(costs, rates, choices), "validation": checked}
     with marking(options.mark):
-        write_tables(options.tables, tables)
+        write_tables(options.tables, decide(costs, rates, choices))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from ckptbench.config import study as config
 from ckptbench.config.decision import DecisionSection
 from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
-from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStorage, GivenStrategy
+from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStrategy
 
 MODELS = (
     config.StudyConfig,
@@ -27,7 +27,6 @@ MODELS = (
     GivenCosts,
     GivenStrategy,
     GivenRecovery,
-    GivenStorage,
 )
 
 MOST_NAMES = 7

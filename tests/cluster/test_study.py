@@ -49,7 +49,6 @@ COLLECTED = tuple(f"results/tables/{table}.parquet" for table in ("runs", "steps
 """What is made of the runs where no figure is drawn."""
 TARGETS = {"on_slurm": (), "on_gridengine": COLLECTED, "on_pbs": COLLECTED}
 OF_OTHER_STUDIES = (
-    "validation",
     "digests",
     "values",
     "consistency",

@@ -6,6 +6,7 @@ data is always made. The tests of the page to ask "what if" share one Chromium.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,13 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.analysis.tables.store import write_tables
 from ckptbench.decide.rates import FailureRate, read_rates
 from ckptbench.matrix.registry import FRAMEWORKS, environment_of
+from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.page.html import page
 from tests.decided_study import CHOICES, RATES, costs
 from tests.study.browser import Browser, chromium, obstacle
 
 ROOT = Path(__file__).resolve().parents[2]
+GROWTH = json.dumps({"fit": {"stall_s": [0.5, 3.0, 1e-3], "durable_s": [1.0, 2.0, 0.0], "down_s": [5.0, 0.0, 0.02]}})  # fmt: skip
 SCREEN = (1280, 900)
 """Pixels of the window in which the page is tested."""
 
@@ -74,6 +79,18 @@ def written(rates: dict[str, FailureRate], tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("page") / "decision.html"
     path.write_text(page(costs(), list(rates.values()), CHOICES), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of that study where costs grow with the number of GPUs, and one strategy makes all steps longer."""
+    rows = costs()[lambda frame: frame["framework"] == "pytorch"].assign(growth=GROWTH)
+    slow = (rows["strategy"] == "async") & (rows["recovery"] == "restart")
+    rows.loc[slow, [f"slower_everywhere{end}" for end in ("", "_lo", "_hi")]] = 1.5, 1.4, 1.6
+    folder = tmp_path_factory.mktemp("grown")
+    tables = {name: TABLES[name].table.rows([]) for name in STUDY_TABLES}
+    write_tables(folder, {**tables, "decision_costs": rows})
+    return folder
 
 
 @pytest.fixture(scope="session")

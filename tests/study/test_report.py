@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 
 from tests.study.browser import Browser
 
-RULES = ("decide", "write_answer", "write_decision_page", "draw_advice", "draw_scale", "decision")  # fmt: skip
+RULES = ("decide", "write_answer", "draw_advice", "draw_scale", "decision")
 TARGETS = ("decision", "--allowed-rules", *RULES)
 STUDY = "study.yaml"
 TITLE = "a | *b* `c` <d> d_ 学"
@@ -19,7 +19,7 @@ TITLE = "a | *b* `c` <d> d_ 学"
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That of costs which a file gives: it has an answer, figures, tables and the page to ask for other numbers."""
+    """That of costs which a file gives: it has an answer, figures and tables."""
     checkout = Checkout.make(tmp_path_factory.mktemp("report") / "checkout")
     costs = (checkout.folder / "config/costs-example.yaml").read_text()
     (checkout.folder / "costs.yaml").write_text(costs.replace("title: my training", f"title: '{TITLE}'"))  # fmt: skip
@@ -36,59 +36,58 @@ def beside(browser: Browser, name: str) -> str:
     return report.with_name("results").joinpath(name).read_text()
 
 
-@pytest.fixture(params=[(1280, 900), (1280, 400), (390, 844)], ids=str)
-def opened(request: pytest.FixtureRequest, window: Browser, report: Path) -> Iterator[Browser]:
-    """The first page, in windows in which it has room and in which it has none."""
-    window.shape(*request.param)
+SIZES = [(1280, 900), (1280, 400), (390, 844)]
+"""Windows in which the first page has room, and in which it has none."""
+
+
+@pytest.fixture
+def opened(window: Browser, report: Path) -> Iterator[Browser]:
     window.driver.get("about:blank")
     window.console()
-    window.driver.get(report.as_uri())
-    window.wait(lambda: window.driver.find_elements(By.CSS_SELECTOR, ".answer"))
     yield window
     # Snakemake's own page warns of how it is built.
     assert not [line for line in window.console() if not line.startswith("WARNING: ")]
 
 
-def test_the_first_heading_can_be_seen_and_the_answer_stands_below_it(opened: Browser) -> None:
-    heading = opened.driver.find_element(By.CSS_SELECTOR, ".prose h1")
-    assert heading.text == "The answer of this study"
-    seen = opened.run(
-        "const {x, y} = arguments[0].getBoundingClientRect();"
-        "return x >= 0 && y >= 0 && document.elementFromPoint(x + 2, y + 2) === arguments[0]",
-        heading,
-    )
-    assert seen
-    answer = opened.driver.find_element(By.CSS_SELECTOR, ".answer pre")
-    assert answer.get_property("textContent").strip() == beside(opened, "answer.txt").strip()
+def open_in(browser: Browser, report: Path, size: tuple[int, int]) -> None:
+    browser.shape(*size)
+    browser.driver.get("about:blank")
+    browser.driver.get(report.as_uri())
+    browser.wait(lambda: browser.driver.find_elements(By.CSS_SELECTOR, ".answer"))
 
 
-def test_a_figure_opens_in_place_with_its_caption(opened: Browser) -> None:
-    opened.run("app.showResultInfo('results/figures/advice.png')")
-    opened.wait(lambda: "where failures come as in" in opened.driver.page_source)
-    caption = opened.run("return results['results/figures/advice.png'].caption")
-    text = opened.run("const e = document.createElement('div'); e.innerHTML = arguments[0]; return e.textContent", caption)  # fmt: skip
-    assert text.split() == beside(opened, "figures/advice.txt").split()
-    assert f"With {TITLE}." in " ".join(text.split())
-    opened.run("document.querySelector('td a').click()")
-    opened.wait(lambda: opened.run("const i = document.querySelector('.p-3 > img'); return i && i.naturalWidth"))  # fmt: skip
-    x, width = opened.run("const box = document.querySelector('.p-3 > img').getBoundingClientRect(); return [box.x, box.width]")  # fmt: skip
-    assert x >= 0
-    assert width > 100
-    assert len(opened.driver.window_handles) == 1
-
-
-def test_the_page_to_ask_for_other_numbers_opens_in_place(opened: Browser) -> None:
-    opened.run("app.showResultInfo('results/decision.html')")
-    opened.wait(lambda: opened.driver.find_elements(By.CSS_SELECTOR, "td a"))
-    opened.run("document.querySelector('td a').click()")
-    opened.wait(lambda: opened.driver.find_elements(By.CSS_SELECTOR, "iframe"))
-    assert len(opened.driver.window_handles) == 1
-    opened.driver.switch_to.frame(0)
-    opened.wait(lambda: opened.run("return document.body.textContent.length") > 1000)
-    opened.driver.switch_to.default_content()
-
-
-def test_what_the_first_page_has_is_no_file_to_save(opened: Browser) -> None:
-    names = opened.run("return Object.keys(results)")
+def test_the_first_heading_can_be_seen_and_the_answer_stands_below_it(
+    opened: Browser, report: Path
+) -> None:
+    """The answer is no file to save too."""
+    for size in SIZES:
+        open_in(opened, report, size)
+        heading = opened.driver.find_element(By.CSS_SELECTOR, ".prose h1")
+        assert heading.text == "The answer of this study"
+        assert opened.run(
+            "const {x, y} = arguments[0].getBoundingClientRect();"
+            "return x >= 0 && y >= 0 && document.elementFromPoint(x + 2, y + 2) === arguments[0]",
+            heading,
+        )
+        answer = opened.driver.find_element(By.CSS_SELECTOR, ".answer pre")
+        assert answer.get_property("textContent").strip() == beside(opened, "answer.txt").strip()
+    names = {*opened.run("return Object.keys(results)")}
     assert "results/answer.txt" not in names
-    assert {"results/figures/advice.png", "results/decision.html", "results/tables/advice.csv"} <= {*names}  # fmt: skip
+    assert {"results/figures/advice.png", "results/tables/advice.csv"} <= names
+
+
+def test_a_figure_opens_in_place_with_its_caption(opened: Browser, report: Path) -> None:
+    for size in SIZES:
+        open_in(opened, report, size)
+        opened.run("app.showResultInfo('results/figures/advice.png')")
+        opened.wait(lambda: "where failures come as in" in opened.driver.page_source)
+        caption = opened.run("return results['results/figures/advice.png'].caption")
+        text = opened.run("const e = document.createElement('div'); e.innerHTML = arguments[0]; return e.textContent", caption)  # fmt: skip
+        assert text.split() == beside(opened, "figures/advice.txt").split()
+        assert f"With {TITLE}." in " ".join(text.split())
+        opened.run("document.querySelector('td a').click()")
+        opened.wait(lambda: opened.run("const i = document.querySelector('.p-3 > img'); return i && i.naturalWidth"))  # fmt: skip
+        x, width = opened.run("const box = document.querySelector('.p-3 > img').getBoundingClientRect(); return [box.x, box.width]")  # fmt: skip
+        assert x >= 0
+        assert width > 100
+        assert len(opened.driver.window_handles) == 1

@@ -176,8 +176,8 @@ def test_runs_of_another_config_are_refused_where_nothing_notes_it(
     ("sources", "again", "kept"),
     [
         (
-            ["report/figures/stall.py", "report/page/page.css", "strategies/native.py"],
-            {"draw_stall", "write_decision_page"},
+            ["report/figures/stall.py", "strategies/native.py"],
+            {"draw_stall"},
             {
                 "draw_overhead",
                 "draw_advice",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide import sampling
-from ckptbench.decide.model import best, goodput
+from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate
 from tests.decided_study import CHOICES, costs
 from tests.study.browser import Browser
@@ -22,6 +25,15 @@ def enter(browser: Browser, name: str, text: str) -> None:
     field = browser.element(name)
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys(text or Keys.DELETE)
+
+
+def paste(browser: Browser, name: str, text: str) -> None:
+    """All at once: what stands in a field while one types may be right for a moment."""
+    browser.run(
+        "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('input'))",
+        name,
+        text,
+    )
 
 
 def cost_field(browser: Browser, place: int, part: str) -> Any:
@@ -39,6 +51,25 @@ def choose(browser: Browser, name: str, text: str) -> None:
     Select(browser.element(name)).select_by_visible_text(text)
 
 
+def start_from(browser: Browser, setup: str, recovery: str) -> None:
+    """Choose the case of this setup, such as `PyTorch · 4 ranks`, and recovery."""
+    titles = [each.text for each in browser.element("from").find_elements("tag name", "option")]
+    (title,) = (each for each in titles if each.startswith(setup) and recovery in each.lower())
+    choose(browser, "from", title)
+
+
+def strategies(browser: Browser) -> list[list[Any]]:
+    """The rows of the table of strategies, that of the interval in use first."""
+    return browser.table("strategies-compared")
+
+
+def wrong(browser: Browser, name: str) -> str:
+    """What stands below a field that cannot be read."""
+    return str(
+        browser.run("return document.getElementById(arguments[0]).textContent", f"{name}-wrong")
+    )
+
+
 def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
     (row,) = (
         row for row in records(costs())
@@ -47,17 +78,29 @@ def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
     return row
 
 
-def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, choices: Any = CHOICES) -> dict[str, Any]:  # fmt: skip
-    """What the page must show of a row: steps, seconds and losses with all draws, and the fine range in steps."""
-    slower, saving = sampling.slower(row), sampling.saving(row)
-    step_s, recovering = sampling.step_s(row) * slower, sampling.recovering(row, gpus, choices)
-    failing, global_tier = (
-        sampling.failures_per_s(rate, gpus),
-        sampling.global_tier(row, gpus, choices),
+def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int) -> dict[str, Any]:
+    """What the page must show of a row: steps, and losses at the rate and at the ends of its interval; the fine range in steps."""
+    row = projected(row, gpus)
+    saved, recovered = sampling.saving(row), sampling.recovering(row, gpus, CHOICES)
+    tier, slower = sampling.global_tier(row, gpus), first(sampling.slower(row))
+    step_s = first(sampling.step_s(row)) * slower
+    saving = Saving(stall_s=first(saved.stall_s), durable_s=first(saved.durable_s), slowdown_s=first(saved.slowdown_s))  # fmt: skip
+    recovering = Recovering(down_s=first(recovered.down_s), survived=first(recovered.survived), pause_s=first(recovered.pause_s))  # fmt: skip
+    global_tier = tier and GlobalTier(
+        saving=Saving(stall_s=0.0, durable_s=first(tier.saving.durable_s)),
+        every=tier.every,
+        needed=first(tier.needed),
+        down_s=first(tier.down_s),
     )
+    ends = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
+    failing = gpus / (np.array([rate.mean_gpu_hours, *ends]) * 3600)
     found = best(saving, recovering, failing, step_s=step_s, global_tier=global_tier, slower=slower)
     useful = np.asarray(goodput(now * step_s, saving, recovering, failing, global_tier) / slower)
     return {
-        "steps": found.steps, "seconds": found.interval_s, "lost": 1 - found.goodput, "now": 1 - useful,
-        "saved": 24 * gpus * (found.goodput - useful), "fine": (found.fine_from_steps[0], found.fine_to_steps[0]), "step_s": step_s[0],
+        "steps": found.steps, "lost": 1 - found.goodput, "now": 1 - useful,
+        "fine": (found.fine_from_steps[0], found.fine_to_steps[0]), "step_s": step_s,
     }  # fmt: skip
+
+
+def first(values: ArrayLike) -> float:
+    return float(np.asarray(values).flat[0])

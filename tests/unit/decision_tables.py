@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 from figure_tables import Study
-from labelled import with_specs
 
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
 from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS, STARTS, fitted
 from ckptbench.decide.rates import read_rates
-from ckptbench.decide.validate import VALIDATION
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHOICES = DecisionSection(gpus=[1024, 131_072])
@@ -96,29 +94,3 @@ def decided(kind: str) -> dict[str, pd.DataFrame]:
     """The tables of a study in which the decision was made from `given`, `measured`, `several`, `trainings`, `shards`, `two intervals` or `empty` costs."""
     own = {name: frame.copy() for name, frame in _decided(kind).items()}
     return {**Study(frameworks=("pytorch",)).tables(), **own}
-
-
-def checked(*, holds: int = 4, number: int = 4) -> pd.DataFrame:
-    """A validation of this many intervals, of which so many hold."""
-    shared = with_specs({**MEASURED, "strategy": "native", "format": "torch_save", "history": "exponential mean_s=36", "recovery": "restart", "omit": "nothing", "cache": "warm", "deterministic": False})  # fmt: skip
-    return VALIDATION.rows(
-        {
-            **shared,
-            "interval": f"s{2 ** (place + 1)}",
-            "interval_steps": 2 ** (place + 1),
-            "repeats": 2,
-            "failures": 3,
-            "predicted": 0.8,
-            "predicted_lo": 0.75,
-            "predicted_hi": 0.85,
-            "measured": 0.81 if place < holds else 0.6,
-            "measured_lo": 0.5,
-            "measured_hi": 0.9,
-            "goodput": 0.82,
-            "holds": place < holds,
-            "best_steps": 6.0,
-            "fine_from_steps": 3.0,
-            "fine_to_steps": 12.0,
-        }
-        for place in range(number)
-    )

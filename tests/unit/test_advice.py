@@ -19,12 +19,11 @@ from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
-from ckptbench.decide.storage import Storage
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
 RATES = read_rates(FAILURES)
 (LLAMA,) = (rate for rate in RATES if rate.name == "llama3")
-CHOICES = DecisionSection(gpus=[1024, 16384], survivable=0.8, replacement_minutes=30)
+CHOICES = DecisionSection(gpus=[1024, 16384])
 COSTS = read_given(EXAMPLE)
 
 
@@ -150,8 +149,10 @@ def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_
     told: pd.DataFrame,
 ) -> None:
     row = one(told, "asynchronous", "shrink", 1024)
-    assert row["survived"] == pytest.approx(0.8)
-    recovering = Recovering(down_s=600.0, survived=0.8, pause_s=40.0 + 30 * 60 * 8 / 1024)
+    assert row["survived"] == pytest.approx(sampling.SURVIVABLE)
+    recovering = Recovering(
+        down_s=600.0, survived=sampling.SURVIVABLE, pause_s=40.0 + 3600 * 8 / 1024
+    )
     saving = Saving(stall_s=2.0, durable_s=90.0, slowdown_s=4.0)
     found = best(saving, recovering, 1024 / (LLAMA.mean_gpu_hours * 3600), step_s=2.5)
     assert row["goodput"] == pytest.approx(float(found.goodput))
@@ -161,15 +162,13 @@ def test_an_elastic_recovery_waits_for_a_replacement_and_survives_only_failures_
 def test_a_node_is_lost_where_there_are_several_and_else_a_gpu(gpus: int, lost: int) -> None:
     row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
     recovering = sampling.recovering(row, gpus, CHOICES)
-    assert np.asarray(recovering.pause_s)[0] == 40.0 + 30 * 60 * lost / gpus
+    assert np.asarray(recovering.pause_s)[0] == 40.0 + 3600 * lost / gpus
 
 
 def test_the_parts_that_no_study_measures_are_those_of_llama_3() -> None:
     """Grattafiori et al. 2024, table 5: 419 interruptions, of which software, network switches and cables, and timeouts are not of one node."""
-    defaults = DecisionSection()
-    assert defaults.survivable == round(1 - (54 + 35 + 7) / 419, 2)
-    assert (defaults.gpus_per_node, defaults.replacement_minutes) == (8, 60.0)
-    assert defaults.gpus_per_node == Storage(state_bytes=1, gpus=1).gpus_per_node
+    assert round(1 - (54 + 35 + 7) / 419, 2) == sampling.SURVIVABLE
+    assert DecisionSection().gpus_per_node == 8
 
 
 def test_steps_that_are_slower_for_a_day_are_no_fault(tmp_path: Path) -> None:
@@ -193,7 +192,7 @@ def test_failures_of_a_node_fall_back_to_the_shared_level_unless_other_nodes_hav
         Recovering(down_s=600.0),
     )
     shared = Saving(stall_s=0.0, durable_s=90.0)
-    global_tier = GlobalTier(saving=shared, every=8, needed=CHOICES.survivable, down_s=600.0)
+    global_tier = GlobalTier(saving=shared, every=8, needed=sampling.SURVIVABLE, down_s=600.0)
     row = one(own, "asynchronous", "restart", 16384)
     found = best(saving, recovering, rate, step_s=2.5, global_tier=global_tier)
     assert row["goodput"] == pytest.approx(float(found.goodput))
@@ -227,16 +226,18 @@ def test_an_estimate_that_stands_in_for_others_has_the_same_draws_in_all_rows(so
 
 def test_a_single_gpu_has_no_survivors() -> None:
     row = COSTS[COSTS["recovery"] == "shrink"].iloc[0]
-    assert sampling.recovering(row, 2, CHOICES).survived == pytest.approx(np.full(401, 0.8))
+    assert sampling.recovering(row, 2, CHOICES).survived == pytest.approx(
+        np.full(401, sampling.SURVIVABLE)
+    )
     assert (sampling.recovering(row, 1, CHOICES).survived == 0).all()
-    alone = sampling.global_tier({**row, "shared_every": 8}, 1, CHOICES)
+    alone = sampling.global_tier({**row, "shared_every": 8}, 1)
     assert alone is not None
-    assert alone.needed == pytest.approx(np.full(401, 0.8))
+    assert alone.needed == pytest.approx(np.full(401, sampling.SURVIVABLE))
 
 
 def test_failures_that_survivors_go_on_from_need_no_level() -> None:
     plain = COSTS[(COSTS["strategy"] == "asynchronous") & (COSTS["recovery"] == "shrink")]
-    found = sampling.global_tier({**plain.iloc[0], "shared_every": 8}, 512, CHOICES)
+    found = sampling.global_tier({**plain.iloc[0], "shared_every": 8}, 512)
     assert found is not None
     assert (found.needed == 0.0).all()
 

@@ -22,7 +22,7 @@ COSTS = {
     "strategies": [{"name": "save", "stall_s": 3.0, "durable_s": 4.0, "shared_every": 2, "shared_durable_s": 9.0, "bytes": 5}],
     "recoveries": [{"name": "restart", "down_s": {"value": 60.0, "lo": 50.0, "hi": 80.0}, "survived": 0.5, "pause_s": 1.0}],
 }  # fmt: skip
-DECISION = {"rate": "llama3", "rates": "config/failures", "gpus": [1024], "survivable": 0.5, "replacement_minutes": 1.0, "gpus_per_node": 8, "numbers": "config/costs-example.yaml"}  # fmt: skip
+DECISION = {"rate": "llama3", "rates": "config/failures", "gpus": [1024], "gpus_per_node": 8, "numbers": "config/costs-example.yaml"}  # fmt: skip
 RATES = [
     {"title": "a", "counts": "all", "failures": 4, "days": 30.0, "gpus": 64},
     {"title": "a", "counts": "all", "mean_hours": 3.0, "gpus": 64},

@@ -78,6 +78,7 @@ BAD = {
     "matrix: {model: [gpt_baby, llama_debug]}": "matrix.model[1] is 'llama_debug': llama_debug was removed after version 0.1: use gpt_baby",
     "failures: {disk: [{step: 1, rank: 0, kind: full_disk}]}": "failures.disk[0].kind is 'full_disk': full_disk was removed after version 0.1: use kill",
     "matrix: {faults: {exponential: {kind: slow}}}": "matrix.faults[0] is {'exponential': {'kind': 'slow'}}: slow was removed after version 0.1: use kill, hang or damage",
+    "decision: {replacement_minutes: 5}": "decision.replacement_minutes is 5: replacement_minutes was removed after version 0.1: remove it",
     "matrix: {dataset: nt3}": "matrix.dataset[0] is 'nt3': nt3 was removed after version 0.1: use synthetic",
     "datasets: {nt3: {folder: /tmp}}": "datasets.nt3 is {'folder': '/tmp'}: nt3 was removed after version 0.1: remove it",
     "matrix: {strategy: {deepfreeze: {memory: 1, partner: 0}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 1, 'partner': 0}}: partner was removed after version 0.1: remove it",

@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from decision_tables import REPOSITORY, measured
 from figure_tables import Study
 
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.inputs import DECISION_COSTS
-from ckptbench.decide.validate import VALIDATION
 from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.commands.verbs import WRONG_USE, run
 
@@ -24,7 +22,7 @@ COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
 def study(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("study")
     tables = Study(frameworks=("pytorch",)).tables()
-    costs = {DECISION_COSTS.name: measured(), VALIDATION.name: VALIDATION.rows([])}
+    costs = {DECISION_COSTS.name: measured()}
     write_tables(folder, {**{name: tables[name] for name in STUDY_TABLES}, **costs})
     return str(folder)
 
@@ -83,18 +81,18 @@ def test_ones_own_step_restart_and_interval_take_the_place_of_the_studys(
 def test_ones_own_restart_is_that_of_ones_own_gpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever the file says of how restarts grow with the number of GPUs: the reader's is not projected."""
-    costs = tmp_path / "costs.yaml"
-    file = yaml.safe_load(Path(COSTS).read_text(encoding="utf-8"))
-    storage = {"state_gb": 98, "all_gb_per_s": 40, "down_fixed_s": 60, "down_per_gpu_s": 10}
-    costs.write_text(yaml.safe_dump({**file, "storage": storage}), encoding="utf-8")
-    given = ["--costs", str(costs), "--gpus", "4096", "--mtbf", "14h"]
+    """Whatever the study says of how restarts grow with the number of GPUs: the reader's is not projected."""
+    grows = json.dumps({"fit": {"down_s": [60.0, 0.0, 10.0]}})
+    tables = Study(frameworks=("pytorch",)).tables()
+    costs = {DECISION_COSTS.name: measured(growth=grows)}
+    write_tables(tmp_path, {**{name: tables[name] for name in STUDY_TABLES}, **costs})
+    given = ["--study", str(tmp_path), "--gpus", "4096", "--mtbf", "14h"]
     own, projected = (
         strategies([*given, *option], capsys) for option in (["--restart", "10min"], [])
     )
     options = ["--gpus", "4096", "--mtbf", "14h", "--step", "2.5s", "--blocking", "60s", "--restart", "10min"]  # fmt: skip
     alone = strategies(options, capsys)["blocking"]
-    name = "torch.save, restart"
+    name = "native, restart"
     assert own[name]["loses"] == pytest.approx(alone["loses"], rel=1e-6)
     assert projected[name]["loses"] > 2 * own[name]["loses"]
 

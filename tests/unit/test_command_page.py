@@ -1,4 +1,4 @@
-"""`ckptbench page`: one file that starts with an example."""
+"""`ckptbench page` and `decide --html`: one file that starts with an example, or filled with costs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.report.commands.verbs import run
+from ckptbench.report.commands.verbs import WRONG_USE, run
 from ckptbench.report.page.start import EXAMPLE
+
+COSTS = str(Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml")
 
 
 def start(page: Path) -> dict[str, Any]:
@@ -31,6 +33,28 @@ def test_the_calculator_is_one_file_with_an_example(tmp_path: Path) -> None:
     assert run(["page", str(page)]) == 0
     assert pairs(page) == set(EXAMPLE)
     assert not re.search(r"(src|href)=\"https?:", page.read_text())
+
+
+def test_the_calculator_is_filled_with_costs(tmp_path: Path) -> None:
+    """At the reader's GPUs and failure rate, with the reader's own step."""
+    page = tmp_path / "page.html"
+    options = ["--gpus", "1024", "--rate", "opt-175b", "--step", "3s"]
+    assert run(["decide", "--costs", COSTS, *options, "--html", str(page)]) == 0
+    assert {("gpus", "1024"), ("rate", "opt-175b"), ("step", "3 s"), ("blocking", "torch.save=60 s"), ("now", "500 steps")} <= pairs(page)  # fmt: skip
+    names = [rate["name"] for rate in start(page)["rates"]]
+    assert names[0] == "opt-175b"
+    assert names.count("opt-175b") == 1
+    assert [case["title"] for case in start(page)["cases"]] == ["my training · 512 GPUs · restart", "my training · 512 GPUs · shrink", "an example"]  # fmt: skip
+
+
+def test_a_page_of_options_alone_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    options = ["--gpus", "8", "--mtbf", "1h", "--step", "1s", "--blocking", "9s", "--restart", "1min"]  # fmt: skip
+    assert run(["decide", *options, "--html", str(page)]) == WRONG_USE
+    assert "--html: give --study, --costs or --training-log too" in capsys.readouterr().err
+    assert not page.exists()
 
 
 def test_a_page_behind_a_link_to_nothing_is_told_in_one_line(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from decision_tables import checked, decided
+from decision_tables import decided
 from figure_parts import caption_of, legend_of, lines, titles
 from figure_tables import Study, empty_tables
 from matplotlib.axes import Axes
@@ -110,23 +110,11 @@ def test_scale_draws_replicas_beside_shards_whose_checkpoints_cost_less_and_less
     assert ends["pytorch_fsdp"] > ends["pytorch"]
 
 
-@pytest.mark.parametrize("name", ["advice", "scale", "validation"])
+@pytest.mark.parametrize("name", ["advice", "scale"])
 def test_without_anything_to_decide_from_a_figure_says_so(name: str) -> None:
     tables = {**empty_tables(), "provenance": Study().tables()["provenance"]}
     figure = FIGURES[name].draw(tables)
     assert [text.get_gid() for text in figure.texts].count("nothing") == 1
-
-
-def test_validation_shows_both_goodputs_and_counts_what_holds() -> None:
-    tables = {**Study(frameworks=("pytorch",)).tables(), "validation": checked(holds=3)}
-    figure = FIGURES["validation"].draw(tables)
-    (axes,) = figure.axes
-    (measured,) = lines(axes, "measured")
-    assert list(measured.get_xdata()) == [2, 4, 8, 16]
-    assert list(measured.get_ydata()) == pytest.approx([81, 81, 81, 60])
-    (predicted,) = lines(axes, "predicted")
-    assert list(predicted.get_ydata()) == pytest.approx([80] * 4)
-    assert "3 of 4 measured points lie in their predicted intervals" in caption_of(figure)
 
 
 def test_a_curve_that_is_a_framework_has_its_color_in_every_figure() -> None:

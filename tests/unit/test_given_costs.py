@@ -84,7 +84,16 @@ def test_levels_can_be_given(tmp_path: Path) -> None:
         ({"strategies": [{"name": "save"}]}, "stall_s"),
         ({"strategies": [{"name": "save", "stall_s": 1, "shared_every": 0}]}, "shared_every"),
         ({"recoveries": [{"name": "x", "down_s": 3, "survived": 2}]}, "survived"),
+        ({"recoveries": [{"name": "x"}]}, "recoveries[0].down_s"),
         ({"colour": "blue"}, "colour"),
+        (
+            {"storage": {"state_gb": 98}},
+            "storage is {'state_gb': 98}: storage was removed after version 0.1: use --state, --bandwidth, --rank-bandwidth, --shared-by and --write-fixed",
+        ),
+        (
+            {"strategies": [{"name": "save", "stall_s": 1, "asynchronous": True}]},
+            "strategies[0].asynchronous is true: asynchronous was removed after version 0.1: remove it",
+        ),
         ({"interval": "soon"}, "interval"),
         ({"interval": "never"}, "interval is 'never': use an interval"),
         ({"step_s": 0}, "use more than 0 seconds"),

@@ -15,7 +15,6 @@ from ckptbench.analysis.derive import derive
 from ckptbench.decide.decision import decide
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
-from ckptbench.decide.validate import VALIDATION
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.report.answer import quantities
 from ckptbench.report.answer.study import screen, shown
@@ -53,7 +52,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     decision = decide(
         decision_costs(known), read_rates(RATES), CHOICES.model_copy(update={"gpus": []})
     )
-    return {**known, **decision, "validation": VALIDATION.rows([])}
+    return {**known, **decision}
 
 
 def of_table(table: pd.DataFrame, *names: str) -> list[tuple[float, ...]]:

@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
     [
         ("collect_runs.py", [entry.module for entry in COLLECTED.values()]),
         ("analyse.py", [entry.module for entry in DERIVED.values()]),
-        ("write_decision_page.py", ["decide.inputs"]),
         ("draw_figure.py", ["report.figures.stall", "analysis.cost.stall"]),
     ],
 )
@@ -55,8 +54,6 @@ for name, module in sys.modules.items():
 
 def test_what_lies_beside_a_module_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    page = sources_of(Path("scripts/write_decision_page.py"))
-    assert {"src/ckptbench/report/page/page.css", "src/ckptbench/report/page/chart.json"} <= {*page}
     figure = sources_of(Path("scripts/draw_figure.py"), ["report.figures.stall"])
     assert "src/ckptbench/report/figures/kit/ckptbench.mplstyle" in figure
 

@@ -18,7 +18,6 @@ from ckptbench.config.record import StudyRecord
 
 TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
 CONSTRAINTS = of_clone("envs/build-constraints.txt")
-WHAT_IF_PAGE = "results/decision.html"
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
 ANSWERED = [*DECISION, *([] if CONFIG.decision.numbers else STUDY_TABLES)]
@@ -55,8 +54,6 @@ def get_decision_figures():
     if shown and (CONFIG.decision.gpus or CONFIG.decision.numbers):
         # A projection, which a study has only where it is asked for.
         shown.append("scale")
-    if FIGURES["validation"].is_of(CELLS.values()):
-        shown.append("validation")
     return get_figures(shown)
 
 

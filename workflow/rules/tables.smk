@@ -1,4 +1,4 @@
-# Runs -> tables -> the decision and its page. What is made here takes a minute, and Snakemake's own rules say when it is made again.
+# Runs -> tables -> the decision. What is made here takes a minute, and Snakemake's own rules say when it is made again.
 rule collect_runs:
     """Collect what the run folders say in tidy tables."""
     input:
@@ -75,38 +75,8 @@ rule decide:
         " --choices {params.choices:q} --mark {output.mark} --log {log}"
 
 
-rule write_decision_page:
-    """Write the page to ask what if: one HTML file that computes in the browser."""
-    input:
-        get_tables(["decision_costs"]),
-        ancient(get_failure_rates()),
-        get_sources("scripts/write_decision_page.py", ["decision_costs"]),
-        answer=ANSWER,
-        script=of_clone("scripts/write_decision_page.py"),
-    output:
-        report(
-            WHAT_IF_PAGE,
-            caption="../report/decision.rst",
-            category=in_report("How often to checkpoint", ["decision_costs"]),
-            labels={"page": "What if: ask for other numbers"},
-        ),
-    log:
-        "results/logs/write_decision_page.log",
-    localrule: True
-    params:
-        choices=CHOICES,
-        rates=get_rates_folder,
-        content=get_sha256,
-    message:
-        "the page to ask what if"
-    shell:
-        "python {input.script} --tables results/tables --rates={params.rates:q}"
-        " --choices {params.choices:q} --answer {input.answer} --output {output} --log {log}"
-
-
 rule decision:
-    """How often to checkpoint: text, page and figures, from the tables that are there."""
+    """How often to checkpoint: text and figures, from the tables that are there."""
     input:
         ANSWER,
-        WHAT_IF_PAGE,
         get_decision_figures(),

@@ -13,7 +13,6 @@ from ckptbench.config.values import (
     FilePath,
     OneOrMore,
     PathOrNull,
-    number,
     whole,
 )
 
@@ -27,10 +26,6 @@ class DecisionSection(Section):
     """The folder of the failure rates."""
     gpus: Annotated[list[Annotated[int, whole(2, LARGEST_NUMBER)]], OneOrMore()] = Field(default=[])
     """Numbers of GPUs to project to. Empty: nothing is projected."""
-    survivable: Annotated[float, number(minimum=0, below=1)] = 0.77
-    """Part of the failures that hit one node alone. The default is that of Llama 3."""
-    replacement_minutes: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 60.0
-    """Minutes until a lost node is replaced, where survivors go on with fewer ranks."""
     gpus_per_node: Count = 8
     """GPUs of one node."""
     numbers: PathOrNull = None

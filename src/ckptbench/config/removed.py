@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping
 LAST_WITH = "0.1"
 """The last version that had all of these."""
 _KINDS = dict.fromkeys(("slow", "full_disk", "io_error"), "use kill, hang or damage")
+_DIRECT = "use --state, --bandwidth, --rank-bandwidth, --shared-by and --write-fixed of ckptbench decide in place of the file, or give the times"
 REMOVED: Mapping[str, Mapping[str, str]] = {
-    "": {"own": "use `ckptbench-probe compare`, which needs no config (docs/own-training.md)"},
+    "": {
+        "own": "use `ckptbench-probe compare`, which needs no config (docs/own-training.md)",
+        "storage": _DIRECT,
+    },
+    "decision": dict.fromkeys(
+        ("survivable", "replacement_minutes"), "remove it: docs/decision.md says what is assumed"
+    ),
+    "strategies": {"asynchronous": "remove it: durable_s says it"},
     "dataset": {
         "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"
     },
@@ -28,7 +36,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },
 }
-"""By the field that took them as a value, or the section in which they were fields; "" is the whole config."""
+"""By the field that took them as a value, or the section in which they were fields; "" is the whole file."""
 
 
 def words_of(value: object) -> Iterator[str]:

@@ -31,7 +31,7 @@ CASE_COLUMNS = (
     Column("rate", "text", "", "the failure rate: name of its file"),
     Column("gpus", "integer", "1", "that train together"),
     Column("projected", "flag", "", "whether these are more than were measured"),
-    Column("projection", "text", "", "what a checkpoint and a recovery cost there: by the user's `storage`, a `fit` to several numbers of ranks, or `constant`"),
+    Column("projection", "text", "", "what a checkpoint and a recovery cost there: a `fit` to several numbers of ranks, or `constant`"),
 )  # fmt: skip
 CASE = (*COSTED, "rate", "gpus")
 OTHER_RATES = {"rarer": "a third as often", "oftener": "three times as often"}
@@ -125,7 +125,7 @@ class _Case:
         step_s = slower * sampling.step_s(row)
         recovering, global_tier = (
             sampling.recovering(row, gpus, choices),
-            sampling.global_tier(row, gpus, choices),
+            sampling.global_tier(row, gpus),
         )
         failures_per_s = sampling.failures_per_s(rate, gpus)
         return cls(

@@ -1,7 +1,7 @@
 """The model in formulas: goodput as a function of the interval between checkpoints, where failures are exponential.
 
 This file is also the source of the page's JavaScript, which is generated from it. So it is written in a small part of Python: functions
-of positional arguments with assignments and a `return`; arithmetic, comparisons, fields of an argument, calls of one another and of a few functions of NumPy.
+of positional arguments with assignments and a `return`; arithmetic, comparisons, calls of one another and of a few functions of NumPy.
 There is no loop. Every number may be an array; they are broadcast. Times are in seconds, rates in failures of the whole job in a second.
 
 **One level.** Training goes through periods. A period has the interval I of useful time, the stall of a checkpoint, and what slower steps cost
@@ -39,8 +39,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ckptbench.decide.storage import Storage
 
 Floats = NDArray[np.float64] | float
 
@@ -189,48 +187,6 @@ def saxena_s(stall_s: Floats, down_s: Floats, failures_per_s: Floats) -> Floats:
     Saxena et al. 2024, arXiv:2410.18124, whose interval from save to save is this and C.
     """
     return np.sqrt(2 * (1 / failures_per_s + down_s) * stall_s + stall_s * stall_s)
-
-
-def version_bytes(storage: Storage, gpus: Floats) -> Floats:
-    """Of one version, of all ranks together."""
-    return storage.state_bytes * np.where(storage.grows, gpus / storage.gpus, 1.0)
-
-
-def part_bytes(storage: Storage, gpus: Floats) -> Floats:
-    """Of the part that one rank writes."""
-    return version_bytes(storage, gpus) / np.minimum(storage.shared_by, gpus)
-
-
-def write_s(storage: Storage, gpus: Floats) -> Floats:
-    """Until a version is written, by what is slowest: a rank with its part, a node, or all together."""
-    whole = version_bytes(storage, gpus)
-    of_node_s = whole / (np.ceil(gpus / storage.gpus_per_node) * storage.node_bytes_per_s)
-    together_s = np.maximum(of_node_s, whole / storage.all_bytes_per_s)
-    of_rank_s = part_bytes(storage, gpus) / storage.rank_bytes_per_s
-    return storage.write_fixed_s + np.maximum(of_rank_s, together_s)
-
-
-def copy_s(storage: Storage, gpus: Floats) -> Floats:
-    """How long a rank copies its part aside, before it is written in the background."""
-    return storage.copy_fixed_s + part_bytes(storage, gpus) / storage.copy_bytes_per_s
-
-
-def stall_s(storage: Storage, gpus: Floats, asynchronous: Floats) -> Floats:
-    """How long a checkpoint blocks training."""
-    return np.where(asynchronous, copy_s(storage, gpus), write_s(storage, gpus))
-
-
-def durable_s(storage: Storage, gpus: Floats, asynchronous: Floats) -> Floats:
-    """From the start of a save until its version is durable."""
-    return write_s(storage, gpus) + np.where(asynchronous, copy_s(storage, gpus), 0.0)
-
-
-def down_s(storage: Storage, gpus: Floats) -> Floats:
-    """From a failure until training goes on: what each GPU adds, and the load, for which all ranks read at once."""
-    part = part_bytes(storage, gpus)
-    read = np.where(storage.reads_once, version_bytes(storage, gpus), gpus * part)
-    load_s = np.maximum(part / storage.read_bytes_per_s, read / storage.all_bytes_per_s)
-    return storage.down_fixed_s + storage.down_per_gpu_s * gpus + load_s
 
 
 def fitted_s(gpus: Floats, constant: Floats, parted: Floats, growing: Floats) -> Floats:

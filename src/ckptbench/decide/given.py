@@ -14,20 +14,12 @@ from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
 from ckptbench.config.values import LARGEST_NUMBER, Count, Flag, IntervalText, Text, number, whole
-from ckptbench.decide import formulas
-from ckptbench.decide.formulas import Floats
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNCERTAIN
-from ckptbench.decide.projection import growth, saving_of
-from ckptbench.decide.storage import GPUS_PER_NODE, Storage
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.plugin_spec import PluginSpec
 
 LARGEST_BYTES = 10**15
-Seconds = Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)]
-Positive = Annotated[float, number(above=0, maximum=LARGEST_NUMBER)]
 Part = Annotated[float, number(minimum=0, maximum=1)]
-Limit = Annotated[float | None, number(above=0, maximum=LARGEST_NUMBER)]
-BYTES_PER_GB = 1e9
 
 
 HELP = (
@@ -42,7 +34,7 @@ def _time(value: object) -> Estimate:
         if is_each and 0 < lo <= middle <= hi <= LARGEST_NUMBER:
             return Estimate(float(middle), Interval(float(lo), float(hi)))
     elif isinstance(value, int | float) and type(value) is not bool and 0 <= value <= LARGEST_NUMBER:  # fmt: skip
-        return _exactly(value)
+        return Estimate(float(value), UNKNOWN)
     raise ValueError(HELP)
 
 
@@ -67,10 +59,8 @@ class GivenStrategy(Section):
 
     name: Text
     """As the answer calls it."""
-    asynchronous: Flag = False
-    """Whether training goes on while a version is written; needed with `storage`."""
-    stall_s: Time | None = None
-    """Training is blocked. Without: as `storage` says."""
+    stall_s: Time
+    """Training is blocked."""
     durable_s: Time | None = None
     """Time until a restart can use the version. Without: the stall."""
     slowdown_s: Time = Estimate(0.0, UNKNOWN)
@@ -90,8 +80,8 @@ class GivenRecovery(Section):
 
     name: Text
     """As the answer calls it."""
-    down_s: Time | None = None
-    """Time until training goes on from a version. Without: as `storage` says."""
+    down_s: Time
+    """Time until training goes on from a version."""
     survived: Part = 0.0
     """The part of failures of one node that survivors go on from."""
     pause_s: Time = Estimate(0.0, UNKNOWN)
@@ -100,56 +90,13 @@ class GivenRecovery(Section):
     """Whether a new rank takes the place of a lost one at once."""
 
 
-class GivenStorage(Section):
-    """What storage does with another number of GPUs. Bandwidths are GB a second, a GB is 10⁹ bytes; null: no limit."""
-
-    state_gb: Positive
-    """Size of a version with `gpus` GPUs."""
-    shared_by: Annotated[int | None, whole(1, LARGEST_NUMBER)] = None
-    """So many GPUs hold one copy of the state in parts. Without: all of them (FSDP); 1: each holds it all, and one writes; else as in HSDP."""
-    grows: Flag = False
-    """Whether a version is larger with more GPUs, in proportion."""
-    reads_once: Flag = False
-    """Whether one GPU of all that hold the same part reads it for the others."""
-    gpus_per_node: Count = GPUS_PER_NODE
-    """GPUs of one node."""
-    rank_gb_per_s: Limit = None
-    """Bandwidth at which one rank writes."""
-    node_gb_per_s: Limit = None
-    """Bandwidth at which all ranks of a node write together."""
-    all_gb_per_s: Limit = None
-    """Bandwidth at which all write, or read, together."""
-    copy_gb_per_s: Limit = None
-    """Bandwidth of an asynchronous copy."""
-    read_gb_per_s: Limit = None
-    """Bandwidth at which one rank reads."""
-    write_fixed_s: Seconds = 0.0
-    """Part of a write that does not depend on its size."""
-    copy_fixed_s: Seconds = 0.0
-    """Part of such a copy that does not depend on its size."""
-    down_fixed_s: Seconds = 0.0
-    """Part of a recovery beside the load and what each GPU adds."""
-    down_per_gpu_s: Seconds = 0.0
-    """Time that each GPU adds to a recovery."""
-
-    def known(self, gpus: int) -> Storage:
-        """In bytes."""
-        values = {
-            name.replace("_gb", "_bytes"): value * BYTES_PER_GB
-            if "_gb" in name and value
-            else value
-            for name, value in self.model_dump().items()
-        }
-        return Storage.of(gpus=gpus, **values)
-
-
 class GivenCosts(Section):
     """The whole file."""
 
     title: Text
     """What the answer calls your training."""
     gpus: Count
-    """GPUs with which the numbers hold. More are projected."""
+    """GPUs with which the numbers hold. More are projected, at the same costs."""
     step_s: Annotated[Time, AfterValidator(_lasting)]
     """One step without checkpoints."""
     steps_per_epoch: Count
@@ -158,8 +105,6 @@ class GivenCosts(Section):
         default=1, validate_default=True
     )
     """How often you take a checkpoint now, as in `matrix`."""
-    storage: GivenStorage | None = None
-    """What a checkpoint and a recovery cost with other numbers of GPUs. Without: the same."""
     strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
     """Ways to checkpoint, each with the fields below."""
     recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
@@ -170,8 +115,6 @@ def read_given(path: Path) -> pd.DataFrame:
     """The table `decision_costs`. Raises ConfigError with one line for each wrong value: the file, the field and the remedy."""
     sources = ConfigFiles.of(path)
     given = checked(GivenCosts, sources)
-    sources.refuse(_missing(given))
-    given = _completed(given)
     sources.refuse(_faults(given))
     return costs_table(given, f"costs of {path.name}, not measured here")
 
@@ -197,54 +140,19 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
         "slower": 1.0,
         "down_from": GIVEN,
         "note": "",
+        "growth": "",
         "source": source,
     }
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), **PluginSpec(saved.name).columns("strategy"), **PluginSpec(recovered.name).columns("recovery"),
-         "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes,
-         "growth": growth(given.storage.known(given.gpus), asynchronous=_lags(saved)) if given.storage else ""}
+         "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip
 
 
-def _missing(given: GivenCosts) -> Iterator[FieldError]:
-    """Times that nothing tells."""
-    for kind, field in (("strategies", "stall_s"), ("recoveries", "down_s")):
-        for index, each in enumerate(getattr(given, kind)):
-            if given.storage is None and getattr(each, field) is None:
-                words = f"{HELP}, or say in storage what it follows from"
-                yield FieldError((kind, index, field), words)
-
-
-def _completed(given: GivenCosts) -> GivenCosts:
-    """With the times that the storage tells, where they are left out."""
-    if given.storage is None:
-        return given
-    storage, gpus = given.storage.known(given.gpus), given.gpus
-    strategies = []
-    for saved in given.strategies:
-        costs = saving_of(storage, gpus, asynchronous=saved.asynchronous)
-        stall_s = saved.stall_s or _exactly(costs.stall_s)
-        told = saved.stall_s is None or saved.asynchronous
-        durable_s = saved.durable_s or (_exactly(costs.durable_s) if told else None)
-        strategies.append(saved.model_copy(update={"stall_s": stall_s, "durable_s": durable_s}))
-    recoveries = [
-        each
-        if each.down_s is not None
-        else each.model_copy(update={"down_s": _exactly(formulas.down_s(storage, gpus))})
-        for each in given.recoveries
-    ]
-    return given.model_copy(update={"strategies": strategies, "recoveries": recoveries})
-
-
-def _lags(saved: GivenStrategy) -> bool:
-    """Whether training goes on before a version is durable."""
-    return saved.asynchronous or _durable_s(saved) > _value(saved.stall_s)
-
-
 def _durable_s(saved: GivenStrategy) -> float:
-    return _value(saved.stall_s if saved.durable_s is None else saved.durable_s)
+    return (saved.stall_s if saved.durable_s is None else saved.durable_s).value
 
 
 def _faults(given: GivenCosts) -> Iterator[FieldError]:
@@ -267,7 +175,7 @@ def _faults(given: GivenCosts) -> Iterator[FieldError]:
 def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
     """Each with its field and what to do about it."""
     durable_s = _durable_s(saved)
-    if durable_s < _value(saved.stall_s):
+    if durable_s < saved.stall_s.value:
         yield "durable_s", "durable before training goes on: use at least stall_s, or leave it out"
     if saved.shared_every == 1 and saved.shared_durable_s is not None:
         yield (
@@ -276,20 +184,11 @@ def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
         )
     if saved.shared_every > 1 and saved.shared_durable_s is None:
         yield "shared_every", "say in shared_durable_s when a version lies in the shared storage"
-    if saved.shared_durable_s is not None and _value(saved.shared_durable_s) < durable_s:
+    if saved.shared_durable_s is not None and saved.shared_durable_s.value < durable_s:
         yield (
             "shared_durable_s",
             "sooner in the shared storage than in the nodes: use at least durable_s",
         )
-
-
-def _exactly(seconds: Floats) -> Estimate:
-    return Estimate(float(seconds), UNKNOWN)
-
-
-def _value(time: Estimate | None) -> float:
-    assert time is not None
-    return time.value
 
 
 def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) -> dict[str, float]:
@@ -305,8 +204,5 @@ def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) ->
     }
     assert times.keys() == UNCERTAIN.keys()
     return {
-        name: value
-        for cost, time in times.items()
-        if time is not None
-        for name, value in time.columns(cost).items()
+        name: value for cost, time in times.items() for name, value in time.columns(cost).items()
     }

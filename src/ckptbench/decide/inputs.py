@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
 
 from ckptbench.analysis.cost.scaling import BUT_RANKS
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval
@@ -81,7 +80,7 @@ DECISION_COSTS = Table(
         Column("copied", "flag", "", "whether other nodes keep copies of versions at local tiers"),
         Column("bytes", "number", "bytes", "of a version"),
         Column("representative", "flag", "", "whether figures and sentences use this interval of the strategy"),
-        Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `storage` of a file of the user, or `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
+        Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
         Column("down_from", "text", "", "where `down_s` comes from: `failures`, `restarts` of killed runs, `starts` of runs (with a write for a load), or `given` by the user"),
         Column("note", "text", "", "what to know of the row"),
         Column("source", "text", "", "where and when the costs were measured, or who gave them"),
@@ -325,6 +324,8 @@ def _is_known(rows: pd.DataFrame, name: str, terms: int) -> bool:
 
 
 def _fit(rows: pd.DataFrame, name: str, terms: int) -> list[float]:
+    from scipy.optimize import nnls  # it takes as long to load as a whole answer from a file
+
     known = rows.dropna(subset=name)
     ranks = known["ranks"].to_numpy(float)
     values = np.stack([np.ones_like(ranks), 1 / ranks, ranks], axis=1)[:, :terms]

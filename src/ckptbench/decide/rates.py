@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from ckptbench.analysis.cost.statistics import HALF_NORMAL, LEVEL, UNKNOWN, Interval, student
 from ckptbench.common.errors import ConfigError
@@ -158,6 +157,8 @@ def exact_interval(failures: int, exposure: float) -> Interval:
     Their number follows Poisson's distribution. Its exact interval, by quantiles of chi-square with 2n and 2n + 2 degrees of freedom: Garwood,
     *Fiducial limits for the Poisson distribution*, Biometrika 28, 1936. It holds for few failures too: one is enough.
     """
+    from scipy.special import gammaincinv
+
     return Interval(
         exposure / float(gammaincinv(failures + 1, 1 - TAIL)),
         exposure / float(gammaincinv(failures, TAIL)),

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -215,4 +214,6 @@ def student(level: float, freedom: float) -> float:
 
     `freedom` is at least 1, and need not be whole.
     """
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, (1 + level) / 2))

@@ -91,7 +91,6 @@ DECIDED = _entries(
         "advice": "advice",
         "scale": "advice",
         "goodput_curves": "advice",
-        "validation": "validate",
     },
 )
 """What to do about it: from these tables, or from costs that the user gives, and from the failure rates of config/failures."""

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from ckptbench.analysis.collect.machine import LIMITS
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.decide.advice import DIFFERING, OTHER_RATES
 from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
-from ckptbench.decide.projection import CONSTANT, FIT, STORAGE
+from ckptbench.decide.projection import CONSTANT, FIT
 from ckptbench.decide.rates import OWN
+from ckptbench.decide.sampling import SURVIVABLE
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.registry import KILLED, NOTHING
 from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
@@ -26,7 +26,6 @@ DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
 ASSUMED = {
     CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
-    STORAGE: "*: projected. A checkpoint and a restart cost what storage makes of them, a step what it does on fewer GPUs",
     FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
 }
 """How costs were projected, by the column `projection` of the table `advice`."""
@@ -48,6 +47,8 @@ def verdict(tables: Tables) -> tuple[str, ...]:
 def _disturbed(machine: pd.DataFrame) -> Iterator[str]:
     disturbed = machine[machine["disturbed"].fillna(False).astype(bool)]
     if len(disturbed):
+        from ckptbench.analysis.collect.machine import LIMITS
+
         who = [
             name
             for column, name in DISTURBERS.items()
@@ -127,7 +128,6 @@ def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
         yield f"{capitalized(UNKNOWN_SLOWDOWN)}{_which(unknown)}."
     yield from _of_elastic(costs)
     yield from _of_slower_steps(costs)
-    yield from _checked(tables["validation"])
 
 
 def unit_of(rows: pd.DataFrame) -> str:
@@ -166,7 +166,7 @@ def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
         kills = int(known["survived_of"].sum())
         went_on = round(float((known["survived"] * known["survived_of"].astype(float)).sum()))
         measured = f", {went_on} of {counted(kills, 'kill')} here" if kills else ""
-        yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures (decision.survivable{measured})."
+        yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures ({100 * SURVIVABLE:.0f} % hit one node alone{measured})."
 
 
 def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:
@@ -179,16 +179,6 @@ def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:
         if len(slower):
             most = records(slower.sort_values(column))[-1]
             yield f"{begin} takes up to {Known.of(most, column).shown(TIMES)} as long with {describe(of, most[of])}: counted."
-
-
-def _checked(validation: pd.DataFrame) -> Iterator[str]:
-    """Whether failures that really came agree with the model."""
-    if len(validation):
-        holds, off = (
-            int(validation["holds"].sum()),
-            (validation["measured"] - validation["predicted"]).abs().median(),
-        )
-        yield f"Under failures that came, {holds} of {len(validation)} goodputs lie where the model says, {100 * off:.1f} points off (median)."
 
 
 def of_measurement(tables: Tables) -> tuple[str, ...]:

@@ -205,5 +205,5 @@ def _told(known: Known, unit: Unit) -> str:
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
     if _is_given(rows):
-        return "Other numbers: ckptbench decide, or results/decision.html"
-    return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h, or results/decision.html"
+        return "Other numbers: ckptbench decide, or docs/calculator.html"
+    return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h; --html FILE writes a page"

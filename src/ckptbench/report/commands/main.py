@@ -17,6 +17,9 @@ INSTALL = 'pip install "ckptbench[decide]"'
 def main() -> None:
     """Run the command. Exit status: 0 with an answer, 2 for wrong options, 1 for any other error."""
     own_packages_first()
+    if not any(each.startswith("--study") for each in sys.argv):
+        # Only tables of a study are in its format. Where pandas finds it, it loads it, and that takes almost as long as all else.
+        sys.modules.setdefault("pyarrow", None)  # type: ignore[arg-type]
     try:
         from ckptbench.report.commands.verbs import run
 

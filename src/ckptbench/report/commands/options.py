@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ckptbench.common.errors import ConfigError
-from ckptbench.decide import formulas
 from ckptbench.decide.model import Recovering, Saving
-from ckptbench.decide.storage import Storage
 from ckptbench.matrix.shown import show
 from ckptbench.report.answer.quantities import (
     Every,
@@ -248,17 +247,11 @@ class Asked:
         return (*self.blocking, *self.asynchronous)
 
     def _write_s(self, gpus: int) -> float:
-        """How long the state is written, by its size and how fast that is."""
+        """How long the state is written, by what is slowest: a GPU with its part, or all together."""
         assert self.state is not None
-        storage = Storage.of(
-            state_bytes=self.state,
-            gpus=gpus,
-            shared_by=self.shared_by,
-            rank_bytes_per_s=self.rank_bandwidth,
-            all_bytes_per_s=self.bandwidth,
-            write_fixed_s=self.write_fixed or 0.0,
-        )
-        return float(formulas.write_s(storage, gpus))
+        part = self.state / min(self.shared_by or gpus, gpus)
+        of_rank_s = part / (self.rank_bandwidth or math.inf)
+        return (self.write_fixed or 0.0) + max(of_rank_s, self.state / (self.bandwidth or math.inf))
 
     def strategies(self, gpus: int) -> Iterator[Strategy]:
         """Those that the options name."""

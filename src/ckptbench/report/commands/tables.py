@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 import pandas as pd
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.analysis.tables.store import read_tables
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -23,9 +22,7 @@ from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.given import GivenCosts, costs_table, read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.projection import projected
-from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.training_log.facts import Facts, facts_of
-from ckptbench.decide.training_log.reader import read_log
+from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.shown import show
@@ -38,14 +35,13 @@ from ckptbench.report.commands.case import Choice
 from ckptbench.report.commands.options import MISSING, Asked
 from ckptbench.report.commands.printed import Answer, is_told
 
+if TYPE_CHECKING:
+    from ckptbench.decide.training_log.facts import Facts
+
 
 def usual(**own: Any) -> DecisionSection:
     """The defaults of the section `decision`, with one's own choices in their place."""
     return DecisionSection().model_copy(update=own)
-
-
-VALIDATION = "validation"
-NO_STUDY: Mapping[str, pd.DataFrame] = {VALIDATION: pd.DataFrame()}
 
 
 def answer_from_tables(asked: Asked) -> Answer:
@@ -70,6 +66,17 @@ def answer_from_tables(asked: Asked) -> Answer:
         choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks),
     )
+
+
+def page_of_tables(asked: Asked) -> str:
+    """The calculator, filled with these costs and the failure rate. Raises as `answer_from_tables`."""
+    from ckptbench.report.page.html import page
+
+    costs = costs_of(asked)
+    gpus = asked.gpus or costs.gpus
+    rate = asked.failure_rate(gpus)
+    others = [each for each in read_rates(published()) if each.name != rate.name]
+    return page(costs.table, [rate, *others], usual(rate=rate.name, gpus=[gpus]))
 
 
 def costs_of(asked: Asked) -> Costs:
@@ -111,10 +118,12 @@ class Costs:
                 raise ConfigError(
                     f"{study} has no tables of a study: name its folder results/tables, or make one first (make study)"
                 )
-            others = read_tables(study, (DECISION_COSTS.name, VALIDATION, *STUDY_TABLES))
+            from ckptbench.analysis.tables.store import read_tables
+
+            others = read_tables(study, (DECISION_COSTS.name, *STUDY_TABLES))
             return cls(others.pop(DECISION_COSTS.name), others)
         assert file is not None
-        return cls(read_given(file), NO_STUDY)
+        return cls(read_given(file), {})
 
     @property
     def gpus(self) -> int:
@@ -174,6 +183,9 @@ def costs_of_log(asked: Asked) -> Costs:
 
     Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
     """
+    from ckptbench.decide.training_log.facts import facts_of
+    from ckptbench.decide.training_log.reader import read_log
+
     assert asked.training_log is not None
     facts = facts_of(read_log(asked.training_log, asked.log_pattern))
     whose = asked.training_log.name
@@ -190,7 +202,7 @@ def costs_of_log(asked: Asked) -> Costs:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
     table = costs_table(given, f"costs of the log {title}, not measured here")
-    return Costs(table, NO_STUDY, (read, *_taken(facts, asked)))
+    return Costs(table, {}, (read, *_taken(facts, asked)))
 
 
 def _missing(facts: Facts, asked: Asked) -> Iterator[str]:

@@ -71,8 +71,9 @@ def ckptbench() -> None:
 @click.option("--training-log", type=FILE, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Other options win, and say what it does not tell.")
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
+@click.option("--html", type=NEW_FILE, metavar="FILE", help="Write the calculator too, a page filled with the costs of --study, --costs or --training-log.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: docs/decision.md says what its keys mean.")
-def decide(save_steps: bool, as_json: bool, **options: Any) -> None:
+def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.
 
     A time is written with its unit: 90s, 8 min, 2h, 14 hours. So are a size (98GB, 512 GiB) and a bandwidth (1.6GB/s).
@@ -87,10 +88,14 @@ def decide(save_steps: bool, as_json: bool, **options: Any) -> None:
         raise click.UsageError("--save-steps and --json: give one of them")
     asked = Asked(**options)
     asked.check()
+    if html is not None and not asked.is_of_tables:
+        raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")
     if asked.is_of_tables:
-        from ckptbench.report.commands.tables import answer_from_tables
+        from ckptbench.report.commands.tables import answer_from_tables, page_of_tables
 
         answer = answer_from_tables(asked)
+        if html is not None:
+            _write(html, page_of_tables(asked))
     else:
         from ckptbench.report.commands.printed import answer_from_options
 
@@ -104,12 +109,16 @@ def decide(save_steps: bool, as_json: bool, **options: Any) -> None:
 @click.argument("file", type=NEW_FILE)
 def page(file: Path) -> None:
     """Write the calculator to FILE: one HTML file that computes in the browser, and asks the network for nothing."""
-    from ckptbench.common.scripting import write_text
     from ckptbench.decide.rates import published, read_rates
     from ckptbench.report.commands.tables import usual
     from ckptbench.report.page import html
 
-    text = html.page(None, read_rates(published()), usual())
+    _write(file, html.page(None, read_rates(published()), usual()))
+
+
+def _write(file: Path, text: str) -> None:
+    from ckptbench.common.scripting import write_text
+
     try:
         write_text(file, text)
     except OSError as error:

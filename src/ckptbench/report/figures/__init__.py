@@ -14,17 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.registry import FAULTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ckptbench.report.figures.kit.panels import PaperFigure
-
-
-def _draws_failures(cell: Cell) -> bool:
-    """Whether drawn failures strike the run: the decision predicts the goodput of such runs."""
-    return "mean_s" in FAULTS[cell.faults.name].options
 
 
 OF: Mapping[str, Callable[[Cell], bool]] = {
@@ -37,7 +31,6 @@ OF: Mapping[str, Callable[[Cell], bool]] = {
     "compared runs": lambda cell: cell.is_compared,
     "killed runs": lambda cell: cell.is_killed,
     "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
-    "drawn failures": _draws_failures,
 }
 """Which cells give a figure something to show, by the words of its `of`."""
 NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {

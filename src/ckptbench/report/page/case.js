@@ -1,7 +1,6 @@
 "use strict";
 // From the texts of a case to the numbers of its answer. Nothing here touches the page.
 
-const SECONDS_PER_MINUTE = 60;
 const SECONDS_PER_HOUR = 3600;
 const HOURS_PER_DAY = 24;
 const KINDS = ["blocking", "async"];
@@ -17,11 +16,6 @@ const FIELDS = {
   survived: { read: readPercent, optional: true },
   pause: { read: readTime, optional: true },
 };
-const ALL_DRAWS = start.draws.map((text) => new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer));
-const exactly = (value) => ({ value, draws: null });
-const MEASURED = ["stall", "durable", "slowdown", "down", "globalTier"];
-const NOTHING = exactly(0);
-const at = ({ value, draws }, place) => (place === 0 || draws === null ? value : ALL_DRAWS[draws][place - 1]);
 
 const rateOf = (wanted) => start.rates.find(({ name }) => name === wanted);
 
@@ -50,7 +44,7 @@ function writePairs({ texts, strategies }) {
   return [...[...texts].filter(([, text]) => text !== ""), ...strategies.map((each) => [each.kind, of(each)])];
 }
 
-/** The numbers of a case: each one with its draws where its text is still that of `origin`. Wrong texts are in `wrong`, by field. */
+/** The numbers of a case: with all digits where its text is still that of `origin`. Wrong texts are in `wrong`, by field. */
 function numbersOf(asked, origin) {
   const first = readPairs(origin.pairs);
   const wrong = new Map();
@@ -67,8 +61,7 @@ function numbersOf(asked, origin) {
     const text = asked.texts.get(name) ?? "";
     if (text === first.texts.get(name) && origin[name] !== undefined) return [name, origin[name]];
     if (text === "" && optional) return [name, null];
-    const value = attempt(name, () => read(text));
-    return [name, typeof value === "number" ? exactly(value) : value];
+    return [name, attempt(name, () => read(text))];
   }));
   const rate = rateOf(asked.texts.get("rate"));
   if (rate === undefined && values.mtbf === null && !wrong.has("mtbf")) wrong.set("mtbf", "Enter the time between two failures of the job, or choose a rate");
@@ -82,101 +75,76 @@ function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
   const known = origin.strategies[place];
   const before = known === undefined ? {} : firsts[place];
   const written = (text) => {
-    if (text !== "") return exactly(readTime(text));
-    if (state && bandwidth) return exactly(state.value / bandwidth.value);
+    if (text !== "") return readTime(text);
+    if (state && bandwidth) return state / bandwidth;
     throw new Wrong("Enter a time, or state and bandwidth");
   };
   const isAsync = each.kind === "async";
   const isMeasured = known !== undefined && ["kind", "stall", "then"].every((name) => each[name] === before[name]);
   const stall = known !== undefined && each.stall === before.stall ? known.stall : written(each.stall);
   if (isMeasured) return { name: each.name, known, stall, durable: known.durable, slowdown: known.slowdown, isMeasured };
-  const durable = isAsync ? exactly(stall.value + written(each.then).value) : stall;
-  return { name: each.name, known, stall, durable, slowdown: isAsync && known ? known.slowdown : NOTHING, isMeasured };
+  const durable = isAsync ? stall + written(each.then) : stall;
+  return { name: each.name, known, stall, durable, slowdown: isAsync && known ? known.slowdown : 0, isMeasured };
 }
 
 /** By what each measured cost of a strategy grows at another number of GPUs, as src/ckptbench/decide/projection.py has it. */
-function growthOf({ growth, every }, ranks, gpus) {
-  const times = (of) => formulas.times_as_much(of(ranks), of(gpus));
-  if (growth?.fit) return Object.fromEntries(Object.entries(growth.fit).map(([name, numbers]) => [name, times((number) => formulas.fitted_s(number, ...numbers))]));
-  if (!growth) return {};
-  const storage = Object.fromEntries(Object.entries(growth.storage).map(([name, value]) => [name, value ?? Infinity]));
-  const durable = times((number) => formulas.durable_s(storage, number, growth.asynchronous));
-  return {
-    stall_s: times((number) => formulas.stall_s(storage, number, growth.asynchronous)),
-    slowdown_s: durable,
-    durable_s: every === 1 ? durable : times((number) => formulas.part_bytes(storage, number)),
-    shared_durable_s: durable,
-    down_s: times((number) => formulas.down_s(storage, number)),
-  };
-}
+const growthOf = ({ growth }, ranks, gpus) => Object.fromEntries(Object.entries(growth?.fit ?? {}).map(
+  ([name, numbers]) => [name, formulas.times_as_much(formulas.fitted_s(ranks, ...numbers), formulas.fitted_s(gpus, ...numbers))]));
 
-/** What the formulas take, of each draw; the first is the estimate. */
-function drawsOf({ values, rate, origin }, strategy) {
-  const { survivable, replacement_minutes: minutes, gpus_per_node: perNode } = start.choices;
+/** What the formulas take: first at the failure rate that is likeliest, then at the ends of its interval if it has one. */
+function casesOf({ values, rate, origin }, strategy) {
+  const { survivable, replacement_s: replacementS, gpus_per_node: perNode } = start;
   const { known } = strategy;
-  const gpus = values.gpus.value;
-  const given = values.mtbf ?? rate;
-  const survived = values.survived ?? known?.survived ?? NOTHING;
-  const pause = values.pause ?? known?.pause ?? NOTHING;
-  const down = values.restart === origin.restart ? (known ?? origin.strategies[0]).down : values.restart;
-  const slower = origin.slower ?? exactly(1);
-  const slowerBeside = known?.slower ?? exactly(1);
-  // The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
-  const missing = origin.replaces === false ? (minutes * SECONDS_PER_MINUTE * (gpus > perNode ? perNode : 1)) / gpus : 0;
-  const all = [given, survived, pause, down, slower, slowerBeside, values.step, strategy.stall, strategy.durable, strategy.slowdown, known?.globalTier ?? NOTHING];
+  const { gpus } = values;
+  const survived = gpus > 1 ? (values.survived ?? known?.survived ?? 0) * survivable : 0;
   const growth = known === undefined || gpus === origin.ranks ? {} : growthOf(known, origin.ranks, gpus);
-  const grown = (cost, name, place) => at(cost, place) * (MEASURED.some((each) => known?.[each] === cost) ? growth[name] ?? 1 : 1);
-  const number = all.every(({ draws }) => draws === null) ? 1 : 1 + start.number_of_draws;
-  return Array.from({ length: number }, (_, place) => {
-    const part = gpus > 1 ? at(survived, place) * survivable : 0;
-    const downS = grown(down, "down_s", place);
-    // Of the failures that are left, those that take a node take its versions.
-    const needed = known?.copied || part === 1 ? 0 : (survivable - part) / (1 - part);
-    const stallS = grown(strategy.stall, "stall_s", place);
-    return {
-      stepS: at(values.step, place) * at(slowerBeside, place),
-      slower: at(slower, place) * at(slowerBeside, place),
-      failuresPerS: values.mtbf ? 1 / at(given, place) : gpus / (at(given, place) * SECONDS_PER_HOUR),
-      saving: { stallS, durableS: Math.max(grown(strategy.durable, "durable_s", place), stallS), slowdownS: grown(strategy.slowdown, "slowdown_s", place) },
-      recovering: { downS, survived: part, pauseS: at(pause, place) + missing },
-      globalTier: known?.every > 1 ? { every: known.every, needed, durableS: grown(known.globalTier, "shared_durable_s", place), downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
-    };
-  });
+  // What was entered is of this number of GPUs.
+  const grown = (cost, name, measured) => cost * (cost === measured ? growth[name] ?? 1 : 1);
+  const down = values.restart === origin.restart ? (known ?? origin.strategies[0]).down : values.restart;
+  const downS = grown(down, "down_s", known?.down);
+  const stallS = grown(strategy.stall, "stall_s", known?.stall);
+  const durableS = grown(strategy.durable, "durable_s", known?.durable);
+  const slowdownS = grown(strategy.slowdown, "slowdown_s", known?.slowdown);
+  // The share of what is lost is not done until it has been replaced: of a node, or where there is only one, of a GPU.
+  const missing = origin.replaces === false ? (replacementS * (gpus > perNode ? perNode : 1)) / gpus : 0;
+  // Of the failures that are left, those that take a node take its versions.
+  const needed = known?.copied || survived === 1 ? 0 : (survivable - survived) / (1 - survived);
+  const globalS = grown(known?.globalTier ?? 0, "shared_durable_s", known?.globalTier);
+  const one = {
+    stepS: values.step * (known?.slower ?? 1),
+    slower: (origin.slower ?? 1) * (known?.slower ?? 1),
+    saving: { stallS, durableS: Math.max(durableS, stallS), slowdownS },
+    recovering: { downS, survived, pauseS: (values.pause ?? known?.pause ?? 0) + missing },
+    globalTier: known?.every > 1 ? { every: known.every, needed, durableS: globalS, downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
+  };
+  const rates = values.mtbf === null ? rate.hours.map((hours) => gpus / (hours * SECONDS_PER_HOUR)) : [1 / values.mtbf];
+  return rates.map((failuresPerS) => ({ ...one, failuresPerS }));
 }
 
-/** The estimate, and the ends of its 95 % interval. */
-function uncertain(values) {
-  if (values.length === 1) return { value: values[0], lo: NaN, hi: NaN };
-  const ordered = Float64Array.from(values.slice(1)).sort();
-  const [lo, hi] = start.ends.map((percent) => {
-    const place = (percent / 100) * (ordered.length - 1);
-    const below = Math.floor(place);
-    return ordered[below] + ((ordered[below + 1] ?? ordered[below]) - ordered[below]) * (place - below);
-  });
-  return { value: values[0], lo, hi };
+/** The estimate, and the least and the largest at the ends. */
+function uncertain([value, ...ends]) {
+  return ends.length ? { value, lo: Math.min(...ends), hi: Math.max(...ends) } : { value, lo: NaN, hi: NaN };
 }
 
 /** Strategies side by side, and what the interval in use loses, if one is given: it is that of the first one. */
 function answer(numbers) {
-  const own = numbers.strategies.map((strategy) => drawsOf(numbers, strategy));
-  const number = Math.max(...own.map((draws) => draws.length));
-  const ofAll = own.map((draws) => Array.from({ length: number }, (_, place) => draws[Math.min(place, draws.length - 1)]));
+  const ofAll = numbers.strategies.map((strategy) => casesOf(numbers, strategy));
   const [estimate] = ofAll[0];
   const steps = numbers.values.now?.(estimate.stepS);
   const useful = steps && ofAll[0].map((one) => usefulAt(one, steps));
   return {
     now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) } : null,
-    strategies: ofAll.map((draws, place) => {
-      const found = draws.map(best);
+    strategies: ofAll.map((cases, place) => {
+      const found = cases.map(best);
       return {
         name: numbers.strategies[place].name,
-        estimate: draws[0],
-        draws,
+        estimate: cases[0],
+        cases,
         steps: uncertain(found.map((each) => each.steps)),
-        seconds: uncertain(found.map((each, draw) => each.steps * draws[draw].stepS)),
+        seconds: uncertain(found.map((each) => each.steps * cases[0].stepS)),
         lost: uncertain(found.map((each) => 1 - each.useful)),
-        saved: useful && uncertain(found.map((each, draw) => HOURS_PER_DAY * numbers.values.gpus.value * (each.useful - useful[draw]))),
-        fine: fine(draws[0], found[0]),
+        saved: useful && uncertain(found.map((each, at) => HOURS_PER_DAY * numbers.values.gpus * (each.useful - useful[at]))),
+        fine: fine(cases[0], found[0]),
       };
     }),
   };

@@ -27,9 +27,9 @@ function showChart({ now, strategies }) {
   const lowest = Math.min(...strategies.map(({ lost }) => lost.value));
   const highest = Math.max(now?.lost.value ?? 0, ...strategies.map(({ lost }) => lost.value));
   const lowestPlace = strategies.findIndex(({ lost }) => lost.value === lowest);
-  const points = strategies.flatMap(({ estimate, draws, fine: { from, to } }, place) => Array.from({ length: POINTS }, (_, point) => {
+  const points = strategies.flatMap(({ estimate, cases, fine: { from, to } }, place) => Array.from({ length: POINTS }, (_, point) => {
     const seconds = shortest * (longest / shortest) ** (point / (POINTS - 1));
-    const all = (place === lowestPlace ? draws : [estimate]).map((one) => Math.max(1 - usefulAt(one, seconds / one.stepS), Number.MIN_VALUE));
+    const all = (place === lowestPlace ? cases : [estimate]).map((one) => Math.max(1 - usefulAt(one, seconds / one.stepS), Number.MIN_VALUE));
     const { value, lo, hi } = uncertain(all);
     return { place, seconds, lost: value, lo, hi, ...lineOf(place), isFine: from * estimate.stepS <= seconds && seconds <= to * estimate.stepS };
   }));

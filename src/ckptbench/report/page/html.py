@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from html import escape
 from importlib import resources
 
 import pandas as pd
@@ -19,10 +18,6 @@ from ckptbench.report.page.translate import javascript
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
 SCRIPT = re.compile(r'<script((?: type="application/json" id="[\w-]+")?) src="([\w.]+)"></script>')
 VEGA = "/* {license} */\n(function () {{\n{bundle}\n}})();"
-PLACE = "<!-- the answer of a study -->"
-STUDY = (
-    '<details class="study"><summary>The answer of the study</summary><pre>{answer}</pre></details>'
-)
 BUNDLED = f"""import {{ View, parse, expressionFunction }} from "/npm/vega@{vl_convert.get_vega_version()}/+esm";
 globalThis.vega = {{ View, parse, expressionFunction }};"""
 """Vega-Lite, a third of the usual bundle, is left out: the chart is compiled here."""
@@ -32,12 +27,8 @@ def page(
     costs: pd.DataFrame | None,
     rates: Sequence[FailureRate],
     choices: DecisionSection,
-    answer: str = "",
 ) -> str:
-    """The text of the file. It starts with the first setup of the table `decision_costs`, else with an example.
-
-    `answer` is the screen of a study (`report.answer.study`), which then stands at the head of the page. Raises ConfigError where the chosen rate is none of `rates`.
-    """
+    """The text of the file. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     made = {
         "start.json": _json(payload(costs, rates, choices)),
         "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
@@ -56,8 +47,7 @@ def page(
         return f"<script{match[1]}>\n{text}\n</script>"
 
     with_style = STYLE.sub(lambda match: f"<style>\n{content(match[1])}</style>", _own("page.html"))
-    study = STUDY.format(answer=escape(answer.strip("\n"))) if answer else ""
-    return SCRIPT.sub(script, with_style.replace(PLACE, study))
+    return SCRIPT.sub(script, with_style)
 
 
 def _json(value: object) -> str:

@@ -3,7 +3,7 @@
 
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
-/** The useful part of the time where a checkpoint is taken every so many steps. `one` has the numbers of a strategy: the estimates, or a draw. */
+/** The useful part of the time where a checkpoint is taken every so many steps. `one` has the numbers of a strategy. */
 function usefulAt(one, steps) {
   const { saving, recovering, globalTier } = one;
   return formulas.goodput(

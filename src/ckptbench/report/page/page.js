@@ -57,7 +57,7 @@ function changeStrategies(strategies) {
 function mtbf() {
   const rate = rateOf(asked.texts.get("rate"));
   const gpus = numberOf(asked.texts.get("gpus") ?? "");
-  return rate === undefined || !(gpus >= 1) ? "" : duration((rate.value / gpus) * SECONDS_PER_HOUR);
+  return rate === undefined || !(gpus >= 1) ? "" : duration((rate.hours[0] / gpus) * SECONDS_PER_HOUR);
 }
 
 function fill() {
@@ -87,15 +87,15 @@ function rowOf(strategy, place) {
 function showFields({ wrong, values }) {
   byId("rate").value = asked.texts.get("rate") ?? USUAL.find((time) => time === asked.texts.get("mtbf")) ?? "";
   byId("mtbf").placeholder = mtbf();
-  const [survivors] = origin.strategies.filter(({ survived }) => survived.value > 0);
-  byId("survived").placeholder = survivors ? `${plain(100 * survivors.survived.value)} %` : "";
-  byId("pause").placeholder = survivors ? duration(survivors.pause.value) : "";
+  const [survivors] = origin.strategies.filter(({ survived }) => survived > 0);
+  byId("survived").placeholder = survivors ? `${plain(100 * survivors.survived)} %` : "";
+  byId("pause").placeholder = survivors ? duration(survivors.pause) : "";
   byId("source").textContent = origin.source ?? "";
   for (const name of Object.keys(FIELDS)) {
     byId(name).setAttribute("aria-invalid", wrong.has(name));
     byId(`${name}-wrong`).textContent = wrong.get(name) ?? "";
     const isMeasured = origin[name] && values[name] === origin[name];
-    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how}: ${measured(values[name])}` : "";
+    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how}: ${duration(values[name])}` : "";
   }
   byId("mtbf-hint").textContent = rateOf(asked.texts.get("rate"))?.source ?? "";
   asked.strategies.forEach((each, place) => {
@@ -105,16 +105,11 @@ function showFields({ wrong, values }) {
   });
 }
 
-function measured(known) {
-  const drawn = uncertain([known.value, ...(known.draws === null ? [] : ALL_DRAWS[known.draws])]);
-  return amount(drawn, unitOfTime(known.value));
-}
-
 function hintOf({ stall, slowdown, slower: everywhere, every, globalTier, copied }, kind) {
-  const slower = kind === "async" && slowdown.value > 0 ? `; slower steps meanwhile cost ${duration(slowdown.value)}` : "";
-  const levels = every > 1 ? `; one of ${every} also goes to shared storage, in ${duration(globalTier.value)}${copied ? "" : ", the others are lost with a node"}` : "";
-  const always = everywhere.value > 1 ? `; every step takes ${amount(everywhere)} times as long` : "";
-  return `${origin.how}: stops training for ${measured(stall)}${slower}${always}${levels}`;
+  const slower = kind === "async" && slowdown > 0 ? `; slower steps meanwhile cost ${duration(slowdown)}` : "";
+  const levels = every > 1 ? `; one of ${every} also goes to shared storage, in ${duration(globalTier)}${copied ? "" : ", the others are lost with a node"}` : "";
+  const always = everywhere > 1 ? `; every step takes ${plain(everywhere)} times as long` : "";
+  return `${origin.how}: stops training for ${duration(stall)}${slower}${always}${levels}`;
 }
 
 // ---- the answer
@@ -152,7 +147,7 @@ function sentence({ now, strategies }, lowest) {
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
 function standing({ values, strategies, rate }) {
   if (origin.how === "") return asked.texts.size === readPairs(origin.pairs).texts.size && isStart() ? ["yours", origin.title] : ["yours", "your numbers"];
-  if (values.gpus.value !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
+  if (values.gpus !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
   const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
   return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
 }

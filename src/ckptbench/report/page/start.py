@@ -1,29 +1,27 @@
-"""What the page starts from, as plain values for JSON: cases, failure rates, the draws of both, and how numbers are read and said.
+"""What the page starts from, as plain values for JSON: cases, failure rates, and how numbers are read and said.
 
 A case is a list of pairs in the words of the command's options, such as `("gpus", "256")`, `("now", "2h")` and, once for each strategy, `("blocking", "60s")` or
-`("async", "sharded=3s+90s")`. What a study has measured is known beside it with its draws.
+`("async", "sharded=3s+90s")`. What a table of costs says is known beside it with all digits.
 """
 
 from __future__ import annotations
 
-import base64
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import OTHERS, sampling
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
-from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.interval import Interval
 from ckptbench.report.answer import quantities
 from ckptbench.report.answer.labels import counted, describe, name
@@ -40,35 +38,18 @@ from ckptbench.report.answer.setups import (
 EXAMPLE = (
     ("gpus", "256"), ("mtbf", "14h"), ("step", "2.5s"), ("blocking", "60s"), ("async", "3s+90s"), ("restart", "8min"), ("now", "2h"),
 )  # fmt: skip
-"""From which the page starts without a study."""
+"""From which the page starts without a table of costs."""
 PLACES = 3
 """Significant digits of a measured time in a field. The page computes with all of them."""
 
 
-class Draws:
-    """The draws of all numbers, each kept once. Strategies of one setup share many."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, int] = {}
-
-    def known(self, values: NDArray[np.float64]) -> Row:
-        """The estimate, which comes first, and where the draws are: None if they are all the same as it."""
-        place = None
-        if (values != values[0]).any():
-            text = base64.b64encode(values[1:].astype("<f4").tobytes()).decode("ascii")
-            place = self.texts.setdefault(text, len(self.texts))
-        return {"value": float(values[0]), "draws": place}
-
-
-def measured_cases(costs: pd.DataFrame, choices: DecisionSection, draws: Draws) -> list[Row]:
+def measured_cases(costs: pd.DataFrame, choices: DecisionSection) -> list[Row]:
     """One for each setup and recovery of the table `decision_costs`, that with the most ranks of the first system first."""
-    if costs.empty:
-        return []
     rows = _named(costs[costs["representative"]])
     most = rows.groupby("system", sort=False)["ranks"].transform("max") == rows["ranks"]
     ordered = rows.assign(most=most).sort_values("most", ascending=False, kind="stable")
     groups = ordered.groupby(["system", "ranks", "recovery"], sort=False)
-    return [_case(records(group), choices, draws) for _, group in groups]
+    return [_case(records(group), choices) for _, group in groups]
 
 
 def _named(costs: pd.DataFrame) -> pd.DataFrame:
@@ -86,16 +67,16 @@ def _named(costs: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
+def _case(rows: Sequence[Row], choices: DecisionSection) -> Row:
     first = rows[0]
     given = first["framework"] == GIVEN
     ranks, epoch = int(first["ranks"]), int(first["steps_per_epoch"])
     where = counted(ranks, "GPU" if given else "rank")
-    strategies = [_strategy(row, ranks, choices, draws) for row in rows]
-    slower = sampling.slower_by_recovery(first)
-    step = draws.known(sampling.step_s(first) * slower)
-    restarts = {each["down"]["value"] for each in strategies}
-    restart = {"value": next(iter(restarts)), "draws": strategies[0]["down"]["draws"]}
+    strategies = [_strategy(row, ranks) for row in rows]
+    slower = _estimate(sampling.slower_by_recovery(first))
+    step_s = _estimate(sampling.step_s(first)) * slower
+    restarts = {each["down"] for each in strategies}
+    restart_s = strategies[0]["down"] if len(restarts) == 1 else None
     steps = Interval.parse(first["interval"]).steps(epoch)
     return {
         "title": SEPARATOR.join([first["system"], where, describe("recovery", first["recovery"])]),
@@ -107,44 +88,45 @@ def _case(rows: Sequence[Row], choices: DecisionSection, draws: Draws) -> Row:
         "ranks": ranks,
         "replaces": bool(first["replaces"]),
         "pairs": [
-            ("gpus", str(ranks)),
+            ("gpus", str(max(choices.gpus, default=ranks))),
             ("rate", choices.rate),
-            ("step", in_a_field(step["value"])),
+            ("step", in_a_field(step_s)),
             *(each.pop("pair") for each in strategies),
-            ("restart", in_a_field(restart["value"]) if len(restarts) == 1 else "as measured"),
+            ("restart", "as measured" if restart_s is None else in_a_field(restart_s)),
             ("now", f"{steps} step{'' if steps == 1 else 's'}"),
         ],
-        "step": step,
-        "slower": draws.known(slower),
-        "restart": restart if len(restarts) == 1 else None,
+        "step": step_s,
+        "slower": slower,
+        "restart": restart_s,
         "strategies": strategies,
     }
 
 
-def _strategy(row: Row, ranks: int, choices: DecisionSection, draws: Draws) -> Row:
-    saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks, choices)
-    # The time until a replacement comes depends on the number of GPUs: the page adds it.
-    recovering = sampling.recovering(
-        row, ranks, choices.model_copy(update={"replacement_minutes": 0.0})
-    )
+def _strategy(row: Row, ranks: int) -> Row:
+    saving, global_tier = sampling.saving(row), sampling.global_tier(row, ranks)
     values = {
         "stall": saving.stall_s,
         "durable": saving.durable_s,
         "slowdown": saving.slowdown_s,
         "slower": sampling.slower_by_strategy(row),
-        "down": recovering.down_s,
-        "pause": recovering.pause_s,
+        "down": sampling.down_s(row),
+        "pause": sampling.pause_s(row),
         "survived": sampling.survived(row),
-        "globalTier": np.zeros(1) if global_tier is None else global_tier.saving.durable_s,
+        "globalTier": 0.0 if global_tier is None else global_tier.saving.durable_s,
     }
-    known = {cost: draws.known(np.atleast_1d(each)) for cost, each in values.items()}
-    stall_s, durable_s = known["stall"]["value"], known["durable"]["value"]
+    known = {cost: _estimate(each) for cost, each in values.items()}
+    stall_s, durable_s = known["stall"], known["durable"]
     own, text = row["named"], in_a_field(stall_s)
     # Where it may be durable as soon as training goes on, it is a blocking one.
     waits = not row["durable_s"] > np.fmax(row["stall_s"], row["stall_s_hi"])
     pair = ("blocking", f"{own}={text}") if waits else ("async", f"{own}={text}+{in_a_field(durable_s - stall_s)}")  # fmt: skip
     every = int(row["shared_every"])
     return {**known, "name": own, "pair": pair, "every": every, "copied": bool(row["copied"]), "growth": json.loads(row["growth"] or "null")}  # fmt: skip
+
+
+def _estimate(values: ArrayLike) -> float:
+    """The first one, without the draws behind it."""
+    return float(np.asarray(values).flat[0])
 
 
 def in_a_field(seconds: float) -> str:
@@ -156,23 +138,15 @@ def in_a_field(seconds: float) -> str:
 def payload(
     costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: DecisionSection
 ) -> Row:
-    """The page starts with the first setup of the table `decision_costs`, else with an example.
-
-    Raises ConfigError where the chosen rate is none of `rates`.
-    """
-    names = [rate.name for rate in rates]
-    if choices.rate not in names:
-        raise ConfigError(f"decision.rate is {choices.rate}: use one of {', '.join(sorted(names))}")
-    draws = Draws()
+    """The page starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     example = {"title": "an example", "how": "", "pairs": EXAMPLE, "strategies": []}
-    measured = [] if costs is None else measured_cases(costs, choices, draws)
+    measured = [] if costs is None else measured_cases(costs, choices)
     return {
         "cases": [*measured, example],
-        "rates": [_rate(rate, draws) for rate in rates],
-        "choices": choices.model_dump(exclude={"rates", "numbers"}),
-        "draws": list(draws.texts),
-        "number_of_draws": sampling.DRAWS,
-        "ends": [sampling.LOWEST, sampling.HIGHEST],
+        "rates": [_rate(rate) for rate in rates],
+        "survivable": sampling.SURVIVABLE,
+        "replacement_s": sampling.REPLACEMENT_S,
+        "gpus_per_node": choices.gpus_per_node,
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
         "other_rates": OTHERS,
@@ -181,13 +155,14 @@ def payload(
     }
 
 
-def _rate(rate: FailureRate, draws: Draws) -> Row:
-    hours = 1 / (sampling.failures_per_s(rate, 1) * SECONDS_PER_HOUR)
+def _rate(rate: FailureRate) -> Row:
+    """Mean GPU-hours between failures, and the ends of their interval where it has one."""
+    ends = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
     return {
         "name": rate.name,
         "title": rate.file.title,
         "source": rate.source,
-        **draws.known(hours),
+        "hours": [rate.mean_gpu_hours, *ends],
     }
 
 

@@ -11,13 +11,13 @@ import ast
 from ckptbench.common.errors import ConfigError
 
 NP = {
-    **{name: f"Math.{name}" for name in ("exp", "expm1", "log", "log1p", "sqrt", "floor", "ceil", "abs")},
+    **{name: f"Math.{name}" for name in ("exp", "expm1", "log", "log1p", "sqrt", "abs")},
     "maximum": "Math.max",
     "minimum": "Math.min",
     "where": "(test, one, other) => (test ? one : other)",
 }  # fmt: skip
 ALIKE = (
-    ast.Name, ast.Attribute, ast.Call, ast.expr_context, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub, ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
+    ast.Name, ast.Call, ast.expr_context, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub, ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
 """Parts of expressions that are the same in both languages. Not so `**`: JavaScript refuses `-x ** 2`."""
 TYPES = "Floats"
