@@ -12,13 +12,13 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from ckptbench.cli.options import AN_ASYNCHRONOUS
+from ckptbench.cli.verbs import run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas, sampling
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate
 from ckptbench.report.answer import quantities
-from ckptbench.report.commands.options import AN_ASYNCHRONOUS
-from ckptbench.report.commands.verbs import run
 from tests.decided_study import LEVELS
 from tests.study.browser import Browser
 from tests.study.what_if import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.cli.verbs import run
 from ckptbench.decide.given import read_given
-from ckptbench.report.commands.verbs import run
 from tests.study.probed_examples import TRAINED, Example, without_times
 from tests.study.probed_training import Training, cold, plain, probed, warm
 

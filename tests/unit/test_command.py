@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.report.commands.main import EXTRA, INSTALL
-from ckptbench.report.commands.verbs import WRONG_USE, run
+from ckptbench.cli.main import EXTRA, INSTALL
+from ckptbench.cli.verbs import WRONG_USE, run
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
 BOTH = [*CASE, "--blocking", "60s", "--async", "3s+90s", "--now", "2h"]
@@ -302,7 +302,7 @@ def test_no_line_is_longer_than_100_characters_and_none_has_colour() -> None:
 @pytest.mark.parametrize("rate", [["--mtbf", "14h"], ["--rate", "llama3"]])
 def test_an_answer_from_options_imports_nothing_heavy(rate: list[str]) -> None:
     code = (
-        "import sys; from ckptbench.report.commands.verbs import run; run(sys.argv[1:]);"
+        "import sys; from ckptbench.cli.verbs import run; run(sys.argv[1:]);"
         f"sys.exit(str([name for name in {HEAVY} if name in sys.modules] or 0))"
     )
     done = subprocess.run(
@@ -347,7 +347,7 @@ def ended(
     arguments: list[str], *, before: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """The whole process, as the console script starts it."""
-    code = f"{before}from ckptbench.report.commands.main import main; main()"
+    code = f"{before}from ckptbench.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,

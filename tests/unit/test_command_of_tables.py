@@ -10,10 +10,10 @@ from decision_tables import REPOSITORY, measured
 from figure_tables import Study
 
 from ckptbench.analysis.tables.store import write_tables
+from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.report.answer import STUDY_TABLES
-from ckptbench.report.commands.verbs import WRONG_USE, run
 
 COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import DataError
-from ckptbench.report.commands.verbs import WRONG_USE, run
 from ckptbench.report.page.start import EXAMPLE
 
 COSTS = str(Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml")

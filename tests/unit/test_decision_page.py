@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.cli.tables import usual
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
-from ckptbench.report.commands.tables import usual
 from ckptbench.report.page.html import page
 from ckptbench.report.page.start import payload
 from tests.decided_study import CHOICES, LEVELS, RATES, ROOT, costs

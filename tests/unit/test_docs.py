@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 import ckptbench
+from ckptbench.cli.verbs import ckptbench as command
+from ckptbench.cli.verbs import run
 from ckptbench.config.study import (
     ListedFailure,
     Matrix,
@@ -20,8 +22,6 @@ from ckptbench.config.study import (
 from ckptbench.matrix.plugin_spec import Entry
 from ckptbench.matrix.registry import RECOVERIES, STRATEGIES
 from ckptbench.report.answer.published import FINDINGS, INTRODUCTION
-from ckptbench.report.commands.verbs import ckptbench as command
-from ckptbench.report.commands.verbs import run
 from scripts.pages.settings import fields
 from scripts.write_pages import PART, PARTS, files, filled
 

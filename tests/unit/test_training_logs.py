@@ -15,13 +15,13 @@ import click
 import pytest
 from training_logs import Made, bars, csv_rows, megatron, nanogpt, torchtitan
 
+from ckptbench.cli.options import Asked
+from ckptbench.cli.tables import costs_of_log
+from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.files import STATE
 from ckptbench.decide.training_log.reader import read_log
-from ckptbench.report.commands.options import Asked
-from ckptbench.report.commands.tables import costs_of_log
-from ckptbench.report.commands.verbs import WRONG_USE, run
 
 MIDDLE = 0.03
 """How far the mean of a few noisy times may be from their truth."""

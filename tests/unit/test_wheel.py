@@ -25,7 +25,7 @@ CASE = "--gpus 256 --mtbf 14h --step 2.5s --blocking 60s --async 3s+90s --restar
 BLOCKED = """
 import sys
 sys.modules.update(dict.fromkeys({blocked!r}))
-from ckptbench.report.commands.verbs import run
+from ckptbench.cli.verbs import run
 sys.exit(run({arguments!r}))
 """
 """A module that is None cannot be imported."""
@@ -48,9 +48,7 @@ def test_the_wheel_has_the_command(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     entry_points = configparser.ConfigParser()
     entry_points.read_string(wheel.read(name).decode())
-    assert dict(entry_points["console_scripts"]) == {
-        "ckptbench": "ckptbench.report.commands.main:main"
-    }
+    assert dict(entry_points["console_scripts"]) == {"ckptbench": "ckptbench.cli.main:main"}
 
 
 def test_the_wheel_has_every_file_of_the_source(wheel: zipfile.ZipFile) -> None:

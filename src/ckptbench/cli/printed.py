@@ -11,6 +11,8 @@ from typing import Any
 
 from rich.table import Table
 
+from ckptbench.cli.case import Choice, answer
+from ckptbench.cli.options import Asked
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.report.answer.quantities import (
     PERCENT,
@@ -22,8 +24,6 @@ from ckptbench.report.answer.quantities import (
     unit_of_time,
 )
 from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WHY_UNTOLD, WIDTH, printed
-from ckptbench.report.commands.case import Choice, answer
-from ckptbench.report.commands.options import Asked
 
 SAVE_STEPS = (
     ("Transformers", "save_steps={steps}"),

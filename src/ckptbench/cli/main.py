@@ -21,7 +21,7 @@ def main() -> None:
         # Only tables of a study are in its format. Where pandas finds it, it loads it, and that takes almost as long as all else.
         sys.modules.setdefault("pyarrow", None)  # type: ignore[arg-type]
     try:
-        from ckptbench.report.commands.verbs import run
+        from ckptbench.cli.verbs import run
 
         sys.exit(run(sys.argv[1:]))
     except ModuleNotFoundError as missing:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.matrix.shown import show
@@ -23,7 +24,6 @@ from ckptbench.report.answer.quantities import (
     read_size,
     read_time,
 )
-from ckptbench.report.commands.case import Case, Failing, Strategy
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate

@@ -13,6 +13,9 @@ from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.cli.case import Choice
+from ckptbench.cli.options import MISSING, Asked
+from ckptbench.cli.printed import Answer, is_told
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -31,9 +34,6 @@ from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import Known, duration
 from ckptbench.report.answer.screen import text
 from ckptbench.report.answer.study import screen, shown
-from ckptbench.report.commands.case import Choice
-from ckptbench.report.commands.options import MISSING, Asked
-from ckptbench.report.commands.printed import Answer, is_told
 
 if TYPE_CHECKING:
     from ckptbench.decide.training_log.facts import Facts

@@ -9,9 +9,7 @@ from typing import Any
 import click
 
 from ckptbench import __version__
-from ckptbench.common.errors import DataError
-from ckptbench.common.remedies import blame
-from ckptbench.report.commands.options import (
+from ckptbench.cli.options import (
     A_BLOCKING,
     AN_ASYNCHRONOUS,
     BANDWIDTH,
@@ -20,6 +18,8 @@ from ckptbench.report.commands.options import (
     SIZE,
     TIME,
 )
+from ckptbench.common.errors import DataError
+from ckptbench.common.remedies import blame
 
 WRONG_USE = 2
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -82,7 +82,7 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
     ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\
         --blocking 60s --async 3s+90s --restart 8min --now 2h
     """
-    from ckptbench.report.commands.options import Asked
+    from ckptbench.cli.options import Asked
 
     if save_steps and as_json:
         raise click.UsageError("--save-steps and --json: give one of them")
@@ -91,13 +91,13 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
     if html is not None and not asked.is_of_tables:
         raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")
     if asked.is_of_tables:
-        from ckptbench.report.commands.tables import answer_from_tables, page_of_tables
+        from ckptbench.cli.tables import answer_from_tables, page_of_tables
 
         answer = answer_from_tables(asked)
         if html is not None:
             _write(html, page_of_tables(asked))
     else:
-        from ckptbench.report.commands.printed import answer_from_options
+        from ckptbench.cli.printed import answer_from_options
 
         answer = answer_from_options(asked)
     text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
@@ -109,8 +109,8 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
 @click.argument("file", type=NEW_FILE)
 def page(file: Path) -> None:
     """Write the calculator to FILE: one HTML file that computes in the browser, and asks the network for nothing."""
+    from ckptbench.cli.tables import usual
     from ckptbench.decide.rates import published, read_rates
-    from ckptbench.report.commands.tables import usual
     from ckptbench.report.page import html
 
     _write(file, html.page(None, read_rates(published()), usual()))
