@@ -49,13 +49,13 @@ from ckptbench.common.footprint import Footprint, forget_peak
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.registry import STRATEGIES, Precision, load
-from ckptbench.runs.trace import Checkpoint, read_trace
+from ckptbench.run.control.joining import pin
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.control.variables import steady_heap
+from ckptbench.run.trace import Checkpoint, read_trace
 from ckptbench.strategies.contract import done
 from ckptbench.strategies.copying import WAY, kept_memory
 from ckptbench.strategies.writer import write_file
-from ckptbench.world.joining import pin
-from ckptbench.world.ranks import RankContext
-from ckptbench.world.variables import steady_heap
 
 NONE, DISK = "none", "disk"
 CHOSEN = ("framework", "optimizer", "precision", "length")

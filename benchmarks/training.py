@@ -16,11 +16,11 @@ from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.models import READ_TOKENS, network_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, Precision, formats_of, load
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.identity import Identity
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 OVER_PYTORCH = ("pytorch", "pytorch_fsdp")

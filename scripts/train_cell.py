@@ -24,9 +24,9 @@ from ckptbench.launch.allocation import was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.training import Training
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import SEAL
-from ckptbench.runs.plan import RunSpec
+from ckptbench.run.failure import Failure
+from ckptbench.run.layout import SEAL
+from ckptbench.run.plan import RunSpec
 
 log = logging.getLogger("ckptbench")
 

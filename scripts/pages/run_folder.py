@@ -7,8 +7,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from ckptbench.runs.events import KINDS
-from ckptbench.runs.layout import FILES, MANIFEST_FIELDS
+from ckptbench.run.events import KINDS
+from ckptbench.run.layout import FILES, MANIFEST_FIELDS
 
 SAID_ABOVE = {
     "step": "completed steps of the whole run", "epoch": "from 0",

@@ -22,8 +22,8 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.plan import RunSpec
+from ckptbench.run.failure import Failure
+from ckptbench.run.plan import RunSpec
 
 RANKS = 3
 STEPS = 12

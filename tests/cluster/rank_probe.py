@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals
+from ckptbench.run.control.joining import join_ranks
+from ckptbench.run.control.variables import LOGS, TOKEN, read_assignment
 from ckptbench.training.rank import log_to
-from ckptbench.world.joining import join_ranks
-from ckptbench.world.variables import LOGS, TOKEN, read_assignment
 
 LONG_S = 900
 """Longer than any test waits for this rank's end."""

@@ -15,10 +15,10 @@ import pytest
 
 from ckptbench.common.files import read_json
 from ckptbench.matrix.registry import on_any_ranks
-from ckptbench.runs.events import Start
-from ckptbench.runs.trace import last_events
-from ckptbench.world.ranks import same_host
-from ckptbench.world.variables import STEADY_HEAP, TUNABLES
+from ckptbench.run.control.ranks import same_host
+from ckptbench.run.control.variables import STEADY_HEAP, TUNABLES
+from ckptbench.run.events import Start
+from ckptbench.run.trace import last_events
 from tests.cluster import pbs_conf
 from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.slurm_conf import NODES

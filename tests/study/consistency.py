@@ -20,11 +20,11 @@ from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework, Tensor
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, formats_of
-from ckptbench.runs.position import Position
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 from ckptbench.strategies import image as images
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
-from ckptbench.world.ranks import RankContext
 
 SAVES = 6
 """Of each strategy, one a step. The first ones often go through other code than those that follow."""

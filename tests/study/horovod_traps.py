@@ -15,7 +15,7 @@ from scenario import Scenario, varied_weights
 from scenarios import main
 
 from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 if TYPE_CHECKING:
     import torch

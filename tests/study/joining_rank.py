@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ckptbench.common.shared_memory import named_segments
 from ckptbench.frameworks.chainer import framework
+from ckptbench.run.control.variables import read_assignment
 from ckptbench.training import rank
-from ckptbench.world.variables import read_assignment
 
 
 def main() -> int:

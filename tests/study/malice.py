@@ -25,8 +25,8 @@ from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NATIVE, formats_of
-from ckptbench.runs.position import Position
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 
 
 class Payload:

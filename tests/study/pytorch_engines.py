@@ -24,9 +24,9 @@ from ckptbench.common.processes import end_with_parent
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import formats_of
-from ckptbench.runs.position import Position
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)
 NEXT = Position(step=4, epoch=0, step_in_epoch=4)

@@ -18,10 +18,10 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.position import Position
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 from ckptbench.strategies import image as images
 from ckptbench.strategies.copying import is_native
-from ckptbench.world.ranks import RankContext
 
 BY_NUMPY = " by NumPy"
 OWN = ("sharded", "async", "deepfreeze", f"async{BY_NUMPY}", f"deepfreeze{BY_NUMPY}")

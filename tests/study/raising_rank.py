@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.matrix.registry import FRAMEWORKS, load
-from ckptbench.runs.plan import Plan
+from ckptbench.run.control.variables import read_assignment
+from ckptbench.run.plan import Plan
 from ckptbench.training import rank
-from ckptbench.world.variables import read_assignment
 
 MESSAGE = "raised on purpose in the third step"
 

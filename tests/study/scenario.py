@@ -25,10 +25,10 @@ from ckptbench.matrix.networks.models import network_of as network_named
 from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, Precision, load
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.identity import Identity
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 IMAGE, CLASSES = (32, 32, 3), 10
 TINY, TOKENS = (4, 3, 2), (12,)

@@ -24,12 +24,12 @@ from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES
-from ckptbench.runs.position import Position
+from ckptbench.run.control.joining import join_ranks
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.control.variables import LOGS, read_assignment
+from ckptbench.run.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.rank import log_to
-from ckptbench.world.joining import join_ranks
-from ckptbench.world.ranks import RankContext
-from ckptbench.world.variables import LOGS, read_assignment
 
 EARLIER = Position(step=2, epoch=0, step_in_epoch=2)
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)

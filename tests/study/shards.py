@@ -14,9 +14,9 @@ from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Optimizer, S
 from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, NATIVE, formats_of, load
-from ckptbench.runs.position import Position
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 VOCABULARY, LENGTH = 257, 6
 """No number of ranks divides this prime."""

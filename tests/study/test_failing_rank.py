@@ -20,7 +20,7 @@ from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
 from ckptbench.matrix.registry import FRAMEWORKS
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 RAISING = Path(__file__).with_name("raising_rank.py")
 JOINING = Path(__file__).with_name("joining_rank.py")

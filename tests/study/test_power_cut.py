@@ -27,8 +27,8 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.seal import verify_seal
+from ckptbench.run.layout import trace_path
+from ckptbench.run.seal import verify_seal
 
 EPOCHS, STEPS = 100 if FULL else 40, 6
 CUTS = 20 if FULL else 2

@@ -21,9 +21,9 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NO_FORMAT
-from ckptbench.runs.events import Digest, Event, Regroup
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Digest, Event, Regroup
+from ckptbench.run.layout import trace_path
+from ckptbench.run.trace import whole_events
 
 END = Path(__file__).with_name("ulfm_at_the_end.py")
 STUDY = "config/studies/tiny-recoveries.yaml"

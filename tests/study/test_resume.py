@@ -27,7 +27,7 @@ from warm.environments import warm_environments
 from ckptbench.common.files import read_json
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.registry import FRAMEWORKS
-from ckptbench.runs.layout import trace_path
+from ckptbench.run.layout import trace_path
 
 Digests = list[dict[str, str]]
 HISTORIES = [("kill", "stop"), *([("kill",) * 6, ("stop", "stop")] if FULL else [])]

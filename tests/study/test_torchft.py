@@ -14,8 +14,8 @@ from checkout import ROOT, ranks_of
 from small_run import TRAINING, cell_of
 
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.trace import Trace, read_trace
+from ckptbench.run.layout import trace_path
+from ckptbench.run.trace import Trace, read_trace
 
 ENVIRONMENT = ROOT / ".environments" / "pytorch_torchft"
 FAILURE = {"step": 5, "rank": 1}

@@ -15,9 +15,9 @@ from typing import cast
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery.ulfm import UlfmRank
-from ckptbench.runs.position import Position
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 
 REACHED = Position(step=8, epoch=1, step_in_epoch=4)
 LATER_S = 0.5

@@ -24,11 +24,11 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.runs.plan import Plan
+from ckptbench.run.control import variables
+from ckptbench.run.control.ranks import assign_ranks
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.plan import Plan
 from ckptbench.training.rank import run_rank
-from ckptbench.world import variables
-from ckptbench.world.control import ControlServer
-from ckptbench.world.ranks import assign_ranks
 
 HANGS_SECONDS = 30
 SMALL = {

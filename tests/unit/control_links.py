@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from ckptbench.world.control import ControlServer
-from ckptbench.world.link import Link
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.server import ControlServer
 
 MakeServer = Callable[..., ControlServer]
 PATIENCE_S = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ckptbench.runs.events import Counted
+from ckptbench.run.events import Counted
 
 BEGIN = Counted(
     attempt=1,

@@ -10,8 +10,8 @@ from numpy_framework import ALONE, NumpyFramework, Unasked
 from ckptbench.common.errors import RunStopped
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
 from ckptbench.training.rank import run_rank
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ckptbench.frameworks.numpy_framework import NumpyFramework
 from ckptbench.matrix.networks.models import linear
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
 
 __all__ = ["ALONE", "NumpyFramework", "Unasked", "linear"]
 

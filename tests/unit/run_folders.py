@@ -18,7 +18,7 @@ from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.registry import NO_FORMAT
 from ckptbench.matrix.training import Training
-from ckptbench.runs.events import (
+from ckptbench.run.events import (
     Begun,
     Captured,
     Counted,
@@ -40,8 +40,8 @@ from ckptbench.runs.events import (
     Struck,
     Written,
 )
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import (
+from ckptbench.run.failure import Failure
+from ckptbench.run.layout import (
     KEPT_BYTES,
     LAUNCHER_TRACE,
     MANIFEST,
@@ -50,8 +50,8 @@ from ckptbench.runs.layout import (
     strikes_path,
     trace_path,
 )
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.seal import seal
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.seal import seal
 from ckptbench.training.digest import digests
 
 TRAINING = Training(

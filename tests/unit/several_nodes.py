@@ -16,12 +16,12 @@ from test_native import built
 from ckptbench.checkpoints.levels import KEPT_SPREAD, Levels
 from ckptbench.matrix.levels import MEMORY, SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.ranks import RankContext, assign_ranks
+from ckptbench.run.identity import Identity
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext, assign_ranks
 
 PATIENCE_S = 300
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from strategies import IDENTITY
 
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 
 NESTED = ("index", "state/0/values", "state/places")
 

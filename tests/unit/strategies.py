@@ -13,10 +13,10 @@ from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NATIVE
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.identity import Identity
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 IDENTITY = Identity(
     run_id="a1" * 16,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ckptbench.failures.recovery.contract import Loss
-from ckptbench.runs.events import Start, Strike
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import strikes_path, trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.events import Start, Strike
+from ckptbench.run.failure import Failure
+from ckptbench.run.layout import strikes_path, trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.recorder import Recorder
 
 FAILURES = (Failure(step=4, rank=1), Failure(step=6, rank=2), Failure(step=8, node=0))
 

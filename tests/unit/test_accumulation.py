@@ -13,7 +13,7 @@ from ckptbench.config.study import load_config
 from ckptbench.frameworks.contract import parts_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.registry import FRAMEWORKS
-from ckptbench.runs.identity import training_fields
+from ckptbench.run.identity import training_fields
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from control_links import PATIENCE_S, MakeServer, close, open_links, wait_for
 
-from ckptbench.world.link import Link
+from ckptbench.run.control.link import Link
 
 ENDLESS = 20_000
 """Steps of a training that is stopped long before its end."""

@@ -20,9 +20,9 @@ from ckptbench.launch.allocation import (
     was_requeued,
 )
 from ckptbench.launch.starters import PBS_RSH, TAKE, Program, rank_processes
-from ckptbench.world import variables
-from ckptbench.world.ranks import RankAssignment, same_host
-from ckptbench.world.variables import rank_of
+from ckptbench.run.control import variables
+from ckptbench.run.control.ranks import RankAssignment, same_host
+from ckptbench.run.control.variables import rank_of
 
 HOST = socket.gethostname()
 MPIEXEC = Path("/env/bin/mpiexec")

@@ -27,8 +27,8 @@ from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.layout import SCHEMA_VERSION, SEAL_COPY
-from ckptbench.runs.seal import seal
+from ckptbench.run.layout import SCHEMA_VERSION, SEAL_COPY
+from ckptbench.run.seal import seal
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 

@@ -14,8 +14,8 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.common.errors import RunFolderError
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.layout import final_path
-from ckptbench.runs.seal import seal
+from ckptbench.run.layout import final_path
+from ckptbench.run.seal import seal
 
 SIZE = 1024
 """Bytes of the files of a version."""

@@ -28,13 +28,13 @@ from ckptbench.common.small_floats import SMALL_FLOATS
 from ckptbench.frameworks.contract import Sgd, Tensor, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
-from ckptbench.runs.position import Position
-from ckptbench.runs.trace import read_trace
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
+from ckptbench.run.trace import read_trace
 from ckptbench.strategies import image as images
 from ckptbench.strategies import timed as timing
 from ckptbench.strategies.state_files import FORMAT, bytes_of, own_name, share_name
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 CAPTURES_BESIDE = pytest.mark.parametrize("way", ["numpy"], indirect=True)
 ENGINES = pytest.mark.parametrize("engine", ["async", "deepfreeze"])

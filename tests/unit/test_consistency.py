@@ -23,10 +23,10 @@ from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, StrategyEntry
-from ckptbench.runs.events import Digest, File, Pause, Save
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.trace import read_trace, whole_events
+from ckptbench.run.events import Digest, File, Pause, Save
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.trace import read_trace, whole_events
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.state_files import (
     bytes_of,

@@ -20,8 +20,8 @@ from control_links import (
     wait_for,
 )
 
-from ckptbench.world.control import ControlServer
-from ckptbench.world.link import Link, shut
+from ckptbench.run.control.link import Link, shut
+from ckptbench.run.control.server import ControlServer
 
 
 def test_a_rank_that_says_goodbye_is_not_lost_and_one_that_does_not_is(

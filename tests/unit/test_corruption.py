@@ -22,7 +22,7 @@ from strategies import timed
 from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import Version, version_name
 from ckptbench.frameworks.contract import Arrays, Format, Sgd, TrainSpec
-from ckptbench.runs.position import Position
+from ckptbench.run.position import Position
 from ckptbench.training.digest import digests
 
 SEEDS = range(9)

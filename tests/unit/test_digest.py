@@ -11,10 +11,10 @@ from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.frameworks.contract import Sgd, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.runs.events import Digest
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.trace import last_events
+from ckptbench.run.events import Digest
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.trace import last_events
 from ckptbench.training.digest import StateDigester, digest, digests
 
 

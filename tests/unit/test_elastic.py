@@ -16,11 +16,11 @@ from struck_plans import loss, met, struck
 from ckptbench.failures.recovery.contract import Verdict, going_on
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
 from ckptbench.frameworks.contract import Framework
-from ckptbench.runs.events import Struck
-from ckptbench.runs.layout import strikes_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.recorder import Recorder
-from ckptbench.world.link import Link
+from ckptbench.run.control.link import Link
+from ckptbench.run.events import Struck
+from ckptbench.run.layout import strikes_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.recorder import Recorder
 
 
 def test_the_survivors_go_on_until_nobody_is_left(struck_plan: Plan) -> None:

@@ -13,8 +13,8 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.curves import curves
 from ckptbench.common.errors import RunFolderError
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.seal import seal
+from ckptbench.run.layout import trace_path
+from ckptbench.run.seal import seal
 
 
 def test_a_run_is_read_whose_rank_0_was_lost(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from ckptbench.runs.events import KINDS, Event, File, from_json, to_json
+from ckptbench.run.events import KINDS, Event, File, from_json, to_json
 
 FILES = [File(name="model.pt", kind="state", bytes=5), File(name="a", kind="own", rank=1, bytes=2)]
 

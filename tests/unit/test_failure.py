@@ -17,8 +17,8 @@ from ckptbench.common import remedies
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import mount_of
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
-from ckptbench.runs.events import SaveFailed
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import SaveFailed
+from ckptbench.run.trace import whole_events
 from ckptbench.strategies.state_files import share_name
 
 FOLDERS = {MEMORY: Path("/here/memory"), NODE: Path("/here/node"), SHARED: Path("/here/shared")}

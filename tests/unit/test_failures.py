@@ -13,8 +13,8 @@ from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.schedule import failures_of, first_failures, intervals
+from ckptbench.run.failure import Failure
+from ckptbench.run.schedule import failures_of, first_failures, intervals
 
 NODES = ["a", "a", "b", "b"]
 BASELINE = Cell(

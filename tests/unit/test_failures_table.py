@@ -18,10 +18,10 @@ from ckptbench.analysis.cost.goodput import goodput
 from ckptbench.analysis.derive import derive
 from ckptbench.common.files import write_json
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs import events
-from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.seal import seal
+from ckptbench.run import events
+from ckptbench.run.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.seal import seal
 
 LISTED = PluginSpec("listed", (("name", "one"),))
 SECOND = 10**9

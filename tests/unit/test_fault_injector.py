@@ -25,14 +25,14 @@ from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
-from ckptbench.runs.events import Begun, Rested, Strike, Struck
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import strikes_path
-from ckptbench.runs.strikes import recorded_strikes
-from ckptbench.runs.trace import whole_events
-from ckptbench.world.control import ControlServer
-from ckptbench.world.ranks import RankAssignment
-from ckptbench.world.variables import CONTROL, RANK, TOKEN
+from ckptbench.run.control.ranks import RankAssignment
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.control.variables import CONTROL, RANK, TOKEN
+from ckptbench.run.events import Begun, Rested, Strike, Struck
+from ckptbench.run.failure import Failure
+from ckptbench.run.layout import strikes_path
+from ckptbench.run.strikes import recorded_strikes
+from ckptbench.run.trace import whole_events
 
 VICTIM = Path(__file__).with_name("victim.py")
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -207,7 +207,7 @@ def test_a_run_without_failures_starts_no_injector(tmp_path: Path) -> None:
 
 HANGS = """
 import os, signal, sys, time
-from ckptbench.world.link import Link
+from ckptbench.run.control.link import Link
 link = Link.open(os.environ["CKPTBENCH_CONTROL"], os.environ["CKPTBENCH_TOKEN"], rank=0, node="here")
 link.rendezvous(rank=0, node="here", device="cpu")
 if sys.argv[1] == "hangs":

@@ -16,11 +16,11 @@ from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.seal import verify_seal
+from ckptbench.run.control import variables
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.seal import verify_seal
 from ckptbench.training.rank import run_rank
-from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
 

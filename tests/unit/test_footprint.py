@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from ckptbench.common.footprint import Footprint, forget_peak
-from ckptbench.runs.events import Memory
-from ckptbench.runs.footprints import Footprints
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Memory
+from ckptbench.run.footprints import Footprints
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.trace import whole_events
 
 SIZE = 64 << 20
 ROUGHLY = SIZE // 4

@@ -10,7 +10,7 @@ import pytest
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.horovod import ranks as horovod_ranks
 from ckptbench.frameworks.numpy_framework import NumpyFramework
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 
 class Rank(horovod_ranks.OverHorovod, NumpyFramework): ...

@@ -27,15 +27,15 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import KILLED, REMOVING, STRATEGIES, SYNCED
-from ckptbench.runs.events import File
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import final_path, trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.schedule import kills_of
-from ckptbench.runs.seal import verify_seal
+from ckptbench.run.control import variables
+from ckptbench.run.events import File
+from ckptbench.run.failure import Failure
+from ckptbench.run.layout import final_path, trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.schedule import kills_of
+from ckptbench.run.seal import verify_seal
 from ckptbench.strategies.asynchronous import Asynchronous
 from ckptbench.training.rank import run_rank
-from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
 STAGES = (*STRATEGIES["native"].stages, SYNCED)
@@ -206,7 +206,7 @@ def test_a_run_whose_kill_never_comes_is_no_result(
 ) -> None:
     killed = proven(make_plan("s2"), faults=PluginSpec("killed_inside"))
     never = Failure(step=6, moment="save", stage="never", rank=0)
-    monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (never,))
+    monkeypatch.setattr("ckptbench.run.schedule.kills_of", lambda *_, **__: (never,))
     with pytest.raises(LaunchError, match="did not strike: what it waits for never came"):
         run_cell(killed, execution)
     assert not (killed.run_folder / "seal.json").exists()
@@ -222,7 +222,7 @@ def test_a_kill_strikes_the_last_checkpoint_that_ends_after_training(
     lines = trace_path(whole.run_folder, 0).read_text().splitlines()
     last = max(event["step"] for event in map(json.loads, lines) if event["event"] == "save")
     kill = Failure(rank=0, step=last, moment="save", stage="written")
-    monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (kill,))
+    monkeypatch.setattr("ckptbench.run.schedule.kills_of", lambda *_, **__: (kill,))
     write = Asynchronous._write
 
     def write_late(self: Asynchronous, step: int, own: Arrays) -> tuple[File, ...]:
@@ -270,7 +270,7 @@ def test_a_kill_while_old_versions_are_removed_goes_on_from_the_checkpoint_just_
     run_cell(whole, execution)
     # Not at the end of an epoch: its event is written after the save, while the kill may come at once.
     kill = Failure(rank=0, step=6, moment="save", stage=REMOVING)
-    monkeypatch.setattr("ckptbench.runs.schedule.kills_of", lambda *_, **__: (kill,))
+    monkeypatch.setattr("ckptbench.run.schedule.kills_of", lambda *_, **__: (kill,))
     run_cell(killed, execution)
     lines = trace_path(killed.run_folder, 0).read_text().splitlines()
     (loaded,) = (e for e in map(json.loads, lines) if e.get("when") == "loaded")

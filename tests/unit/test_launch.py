@@ -21,10 +21,10 @@ from ckptbench.launch.limits import Limits, StopRequest
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
 from ckptbench.launch.watched import LogFollower
-from ckptbench.world.control import ControlServer
-from ckptbench.world.joining import see_one_gpu
-from ckptbench.world.ranks import RankAssignment, assign_ranks
-from ckptbench.world.variables import (
+from ckptbench.run.control.joining import see_one_gpu
+from ckptbench.run.control.ranks import RankAssignment, assign_ranks
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.control.variables import (
     OF_THE_HEAP,
     RANK,
     STEADY_HEAP,
@@ -125,7 +125,7 @@ def test_what_does_not_end_when_its_ranks_are_through_is_ended(
     monkeypatch.setattr(limits_module, "PART_SECONDS", 0.3)
     server = ControlServer([RankAssignment(rank=0, node="here", local_rank=0)], host="127.0.0.1")
     code = (
-        f"from ckptbench.world.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
+        f"from ckptbench.run.control.link import Link; link = Link.open({server.address!r}, {server.token!r}, rank=0, node='here');"
         "link.rendezvous(rank=0, node='here', device='cpu');"
         f"open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); link.close(); time.sleep(600)"
     )
@@ -144,7 +144,7 @@ def test_of_several_that_died_the_first_is_quoted(
 
     def dies(rank: int, moment: str, words: str) -> Process:
         code = (
-            f"from ckptbench.world.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
+            f"from ckptbench.run.control.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
             f"link.rendezvous(rank={rank}, node='here', device='cpu');"
             f"{moment}; print({words!r}); link.hang_up(); open({str(tmp_path / str(rank))!r}, 'w');"
             f"{after(tmp_path / '0')}; sys.exit(1)"
@@ -193,8 +193,8 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
 
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
-        "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process; from ckptbench.world.control import ControlServer;"
-        "from ckptbench.world.ranks import assign_ranks; control = ControlServer(assign_ranks(['a']), host='127.0.0.1');"
+        "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process; from ckptbench.run.control.server import ControlServer;"
+        "from ckptbench.run.control.ranks import assign_ranks; control = ControlServer(assign_ranks(['a']), host='127.0.0.1');"
         f"run_processes([Process(['sleep', '600'], {{}}, [Path({str(tmp_path / 'rank-0.log')!r})])], dict(os.environ), Limits(), control)"
     )
     started = subprocess.Popen(
@@ -349,7 +349,7 @@ def test_die_with_parent_asks_the_kernel() -> None:
 def joining(tmp_path: Path, control: ControlServer, rank: int, first: str, again: str) -> Process:
     """A rank of two that does `first`, and where it is started again `again`; `link` is its line to the launcher."""
     code = (
-        f"from ckptbench.world.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
+        f"from ckptbench.run.control.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
         f"link.rendezvous(rank={rank}, node='here', device='cpu');"
         f"open({str(tmp_path / 'lives')!r}, 'a').write('{rank}');"
         f"exec({again!r} if link.comes_again else {first!r}); link.close()"

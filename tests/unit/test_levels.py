@@ -21,10 +21,10 @@ from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.trace import read_trace
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.trace import read_trace
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.strategies.timed import TimedCheckpointer
 

@@ -27,8 +27,9 @@ from control_links import (
 )
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.world import control, lines
-from ckptbench.world.link import Link
+from ckptbench.run.control import lines
+from ckptbench.run.control import server as control
+from ckptbench.run.control.link import Link
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -55,7 +56,7 @@ def test_a_launcher_that_cannot_be_reached_is_one_error() -> None:
 def test_a_rank_ends_when_its_launcher_is_gone(make_server: MakeServer) -> None:
     server = make_server("a")
     code = (
-        "import sys, time; from ckptbench.world.link import Link;"
+        "import sys, time; from ckptbench.run.control.link import Link;"
         f"link = Link.open({server.address!r}, {server.token!r}, rank=0, node='a');"
         "link.rendezvous(rank=0, node='a', device='cpu'); time.sleep(600)"
     )

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from ckptbench.world import listening
-from ckptbench.world.control import ControlServer
-from ckptbench.world.listening import listen
-from ckptbench.world.ranks import assign_ranks
+from ckptbench.run.control import listening
+from ckptbench.run.control.listening import listen
+from ckptbench.run.control.ranks import assign_ranks
+from ckptbench.run.control.server import ControlServer
 
 OUTSIDE = "192.0.2.1"
 """An address of no machine (RFC 5737)."""

@@ -19,10 +19,10 @@ from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.cost.overhead import overhead
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.runs.events import Counted
-from ckptbench.runs.layout import LAUNCHER_TRACE
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Counted
+from ckptbench.run.layout import LAUNCHER_TRACE
+from ckptbench.run.plan import Plan
+from ckptbench.run.trace import whole_events
 
 
 def only_row(folder: Path, counted: tuple[Counted, ...]) -> dict[str, Any]:

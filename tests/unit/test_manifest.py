@@ -15,8 +15,8 @@ import pytest
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
 from ckptbench.common.host import host_facts, source_revision
-from ckptbench.runs.layout import SCHEMA_VERSION, trace_path
-from ckptbench.runs.seal import seal, verify_seal
+from ckptbench.run.layout import SCHEMA_VERSION, trace_path
+from ckptbench.run.seal import seal, verify_seal
 
 
 @pytest.fixture

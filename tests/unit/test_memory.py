@@ -20,7 +20,7 @@ from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Watched
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import formats_of
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 GB = 10**9
 V1_NONE = "9223372036854771712"

@@ -42,7 +42,7 @@ from ckptbench.matrix.registry import (
     formats_of,
 )
 from ckptbench.matrix.training import Training
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 REGISTRIES: dict[str, Mapping[str, Entry]] = {
     "strategy": STRATEGIES,

@@ -22,10 +22,10 @@ from ckptbench.checkpoints.version import Version, open_version
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec, put_arrays
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED
-from ckptbench.runs.position import Position
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
-from ckptbench.world.ranks import RankContext
 
 FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))

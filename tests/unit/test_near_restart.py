@@ -23,11 +23,11 @@ from ckptbench.launch.starters import Program
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NATIVE
-from ckptbench.runs.plan import Plan
+from ckptbench.run.control import variables
+from ckptbench.run.control.ranks import assign_ranks
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.plan import Plan
 from ckptbench.strategies.state_files import FORMAT
-from ckptbench.world import variables
-from ckptbench.world.control import ControlServer
-from ckptbench.world.ranks import assign_ranks
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakePlan = Callable[..., Plan]

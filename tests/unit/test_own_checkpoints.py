@@ -30,9 +30,9 @@ from ckptbench.data.dataset import dataset_sha256
 from ckptbench.data.sources import prepare
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.layout import FILES, MANIFEST_FIELDS
-from ckptbench.runs.plan import Plan
+from ckptbench.run.identity import Identity
+from ckptbench.run.layout import FILES, MANIFEST_FIELDS
+from ckptbench.run.plan import Plan
 
 MakePlan = Callable[..., Plan]
 

@@ -20,7 +20,7 @@ from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 from ckptbench.strategies.state_files import FORMAT
 
 ANOTHER = 65534

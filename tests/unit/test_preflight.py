@@ -13,7 +13,7 @@ from ckptbench.checkpoints import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.config.inputs import sizes_of
 from ckptbench.data.dataset import Dataset
-from ckptbench.runs.plan import Plan, Sizes
+from ckptbench.run.plan import Plan, Sizes
 
 
 def test_memory_grows_with_ranks_and_disk_with_versions(make_plan: Callable[..., Plan]) -> None:

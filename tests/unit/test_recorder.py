@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ckptbench.runs.events import End, Phase
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.events import End, Phase
+from ckptbench.run.recorder import Recorder
 
 
 def lines(path: Path) -> list[dict[str, object]]:

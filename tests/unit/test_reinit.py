@@ -21,14 +21,14 @@ from ckptbench.failures.recovery.contract import Regrouped, Verdict
 from ckptbench.failures.recovery.reinit import Reinit, ReinitRank, tells_of_a_loss, whole_step
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.events import Regroup
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
-from ckptbench.world.control import ControlServer
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.events import Regroup
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 
 LOSS = RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
 AT = Position(step=7, epoch=1, step_in_epoch=1)

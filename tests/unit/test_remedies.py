@@ -18,8 +18,8 @@ from ckptbench.common import remedies, scripting
 from ckptbench.common.files import write_json
 from ckptbench.common.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
 from ckptbench.launch.watched import LogFollower, Watched
-from ckptbench.runs.events import End
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.events import End
+from ckptbench.run.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Path("/no/such/place")

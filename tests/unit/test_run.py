@@ -28,14 +28,14 @@ from ckptbench.launch.manifest import check_replicas
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.events import Retained, Start
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.seal import verify_seal
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.control.variables import STEADY_HEAP, TUNABLES
+from ckptbench.run.events import Retained, Start
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.seal import verify_seal
+from ckptbench.run.trace import whole_events
 from ckptbench.strategies.copying import is_native
 from ckptbench.training.rank import run_rank
-from ckptbench.world.variables import STEADY_HEAP, TUNABLES
 
 MakePlan = Callable[..., Plan]
 

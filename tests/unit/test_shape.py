@@ -19,11 +19,11 @@ from ckptbench.config.record import StudyRecord
 from ckptbench.data.dataset import Dataset
 from ckptbench.environments.folder import installed_sha256
 from ckptbench.launch.attempts import Attempt
-from ckptbench.runs.events import Epoch, Start, Written
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.seal import verify_seal
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Epoch, Start, Written
+from ckptbench.run.plan import Plan
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.seal import verify_seal
+from ckptbench.run.trace import whole_events
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 

@@ -26,8 +26,8 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.trace import read_trace
+from ckptbench.run.identity import Identity
+from ckptbench.run.trace import read_trace
 from ckptbench.strategies import shard_assembly
 from ckptbench.strategies.shard_assembly import (
     Key,

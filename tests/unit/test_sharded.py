@@ -17,8 +17,9 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 from ckptbench.strategies.state_files import (
     FORMAT,
     bytes_of,
@@ -29,7 +30,6 @@ from ckptbench.strategies.state_files import (
     share_name,
 )
 from ckptbench.strategies.timed import TimedCheckpointer
-from ckptbench.world.ranks import RankContext
 
 FIRST = Position(step=1, epoch=0, step_in_epoch=1)
 SHARDED = PluginSpec("sharded")

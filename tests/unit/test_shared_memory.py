@@ -17,7 +17,7 @@ import pytest
 from ckptbench.common.processes import living_with
 from ckptbench.common.shared_memory import forget_names, named_segments, remove_unused
 from ckptbench.launch import ranks
-from ckptbench.world.variables import TOKEN
+from ckptbench.run.control.variables import TOKEN
 
 PREFIX = f"ckptbench_test_{os.getpid()}_"
 

@@ -20,8 +20,8 @@ from ckptbench.common.files import read_json, write_json
 from ckptbench.launch import earlier_traces
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 

@@ -25,7 +25,7 @@ PROGRAMS = {
 }
 RANK = """
 import json, os, pathlib, sys
-from ckptbench.world.joining import join_ranks
+from ckptbench.run.control.joining import join_ranks
 place, link = join_ranks(accelerator="cpu")
 arguments = b"".join(path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists())
 started_with = pathlib.Path("/proc/self/environ").read_bytes()

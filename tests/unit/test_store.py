@@ -25,8 +25,8 @@ from ckptbench.checkpoints.version import (
     read_version,
 )
 from ckptbench.common.errors import CheckpointError
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 SOURCE = Path(__file__).resolve().parents[2] / "src"

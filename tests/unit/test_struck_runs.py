@@ -13,12 +13,12 @@ from ckptbench.failures.recovery.contract import Loss, Verdict, going_on
 from ckptbench.failures.recovery.restart import Restart
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.runs.events import Event, Rested, Strike, Struck
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.layout import strikes_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.strikes import await_lost_nodes, check_struck
+from ckptbench.run.events import Event, Rested, Strike, Struck
+from ckptbench.run.failure import Failure
+from ckptbench.run.layout import strikes_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.strikes import await_lost_nodes, check_struck
 
 LISTED = PluginSpec("listed", (("name", "two"),))
 FAILURES = (Failure(step=4, rank=0), Failure(second=60.0, rank=0, kind="hang"))
@@ -157,7 +157,7 @@ def test_the_launcher_waits_until_what_a_lost_node_held_is_removed(
         looks.append(seconds)
         journal(plan.run_folder, struck(0))
 
-    monkeypatch.setattr("ckptbench.runs.strikes.time.sleep", sleep)
+    monkeypatch.setattr("ckptbench.run.strikes.time.sleep", sleep)
     await_lost_nodes(of_node)
     assert len(looks) == 1
     await_lost_nodes(of_node)

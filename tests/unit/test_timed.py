@@ -21,9 +21,9 @@ from ckptbench.frameworks.contract import Sgd, TrainSpec
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NATIVE, STRATEGIES, StrategyEntry
-from ckptbench.runs.events import File, Retained, SaveFailed
-from ckptbench.runs.position import Position
-from ckptbench.runs.trace import read_trace, whole_events
+from ckptbench.run.events import File, Retained, SaveFailed
+from ckptbench.run.position import Position
+from ckptbench.run.trace import read_trace, whole_events
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext
 from ckptbench.strategies.native import Native
 from ckptbench.strategies.timed import TimedCheckpointer

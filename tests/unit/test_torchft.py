@@ -25,11 +25,11 @@ from ckptbench.failures.recovery.torchft import (
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import RECOVERIES
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.failure import Failure
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
 
 
 class Manager:

@@ -18,10 +18,10 @@ from ckptbench.launch.allocation import Allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import Process, Program, rank_processes
 from ckptbench.launch.watch import run_processes
-from ckptbench.runs.plan import Plan
-from ckptbench.world.control import ControlServer
-from ckptbench.world.ranks import assign_ranks
-from ckptbench.world.variables import CONTROL, LOCAL_RANK_SOURCE, NODES, TOKEN, rank_of
+from ckptbench.run.control.ranks import assign_ranks
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.control.variables import CONTROL, LOCAL_RANK_SOURCE, NODES, TOKEN, rank_of
+from ckptbench.run.plan import Plan
 from tests.living import is_running
 
 PATIENCE_S = 300
@@ -43,7 +43,7 @@ sys.exit(1)
 """Starts two ranks, and both anew when one has died, at most so many times."""
 RANK = """
 import os, signal, sys, time
-from ckptbench.world.link import Link
+from ckptbench.run.control.link import Link
 from ckptbench.common.processes import die_with_parent
 die_with_parent()
 rank, attempt = int(os.environ["LOCAL_RANK"]), int(sys.argv[1])

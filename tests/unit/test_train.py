@@ -22,14 +22,14 @@ from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec
 from ckptbench.matrix.registry import RECOVERIES, load
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
+from ckptbench.run.control import variables
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training import rank
 from ckptbench.training.evaluation import cross_entropy_sum
 from ckptbench.training.rank import launched_ns, run_rank
-from ckptbench.world import variables
 
 MakePlan = Callable[..., Plan]
 

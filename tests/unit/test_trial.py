@@ -20,10 +20,10 @@ from ckptbench.environments.folder import locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import NODE
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.plan import Plan
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.plan import Plan
 from ckptbench.strategies.state_files import FORMAT
 from ckptbench.training import rank
-from ckptbench.world.ranks import RankContext
 
 MakePlan = Callable[..., Plan]
 

@@ -21,12 +21,12 @@ from ckptbench.failures.recovery import ulfm
 from ckptbench.failures.recovery.contract import Regrouped, Verdict
 from ckptbench.failures.recovery.ulfm import Ulfm, UlfmRank
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.runs.events import Regroup
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
-from ckptbench.world.link import Link
+from ckptbench.run.control.link import Link
+from ckptbench.run.events import Regroup
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from ckptbench.failures.injector_client import InjectorClient
-from ckptbench.runs.failure import Failure
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.failure import Failure
 
 
 def save(folder: Path) -> None:

@@ -30,7 +30,7 @@ from ckptbench.matrix.interval import Interval as Every
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import NATIVE, NO_FORMAT, STRATEGIES
 from ckptbench.matrix.training import Training
-from ckptbench.runs.plan import RunSpec
+from ckptbench.run.plan import RunSpec
 
 IMAGES = {"height": 32, "width": 32, "channels": 3, "classes": 512, "test_samples": 64}
 BATCH, EPOCHS, WARMUP, KEEP = 64, 2, 5, 1

@@ -15,7 +15,7 @@ from ckptbench.common.own_folder import ForeignFolder, make_own
 from ckptbench.common.remedies import blame, free, number_of, remedy
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED, levels_of
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 log = logging.getLogger(__name__)
 

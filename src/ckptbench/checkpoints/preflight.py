@@ -15,7 +15,7 @@ from ckptbench.common.memory import available_memory, free_shared_memory
 from ckptbench.common.remedies import blame, cause
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.matrix.registry import FRAMEWORKS, SLOTS, STRATEGIES
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30

@@ -18,7 +18,7 @@ from typing import Any
 from ckptbench.common.errors import CheckpointError, RunFolderError
 from ckptbench.common.files import read_shaped
 from ckptbench.common.shape import check
-from ckptbench.runs.events import File
+from ckptbench.run.events import File
 
 VISIBLE_SECONDS = 60.0
 """How long a file system may take to show a file that another node has written."""

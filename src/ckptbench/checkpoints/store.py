@@ -34,9 +34,9 @@ from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import fsync
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import KEPT, keep_aside, remove_or_warn, try_to_remove
-from ckptbench.runs.events import File
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.identity import Identity
+from ckptbench.run.position import Position
 
 log = logging.getLogger(__name__)
 

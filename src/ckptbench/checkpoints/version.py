@@ -19,9 +19,9 @@ from ckptbench.common.errors import CheckpointError, RunFolderError
 from ckptbench.common.files import is_inside, read_json, write_json
 from ckptbench.common.remedies import blame, cause
 from ckptbench.common.shape import check
-from ckptbench.runs.events import File, FileKind
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File, FileKind
+from ckptbench.run.identity import Identity
+from ckptbench.run.position import Position
 
 MANIFEST = "manifest.json"
 CHECKSUM = "sha256"

@@ -19,7 +19,7 @@ from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network, Shape
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import ACCUMULATION, BEYOND, FRAMEWORKS, NOTHING
 from ckptbench.matrix.training import steps_per_epoch
-from ckptbench.runs.schedule import kills_of
+from ckptbench.run.schedule import kills_of
 
 LAYERS = {"random": Dropout, "dropout": Dropout, "statistics": BatchNorm}
 """Parts of the state that matter only to a network with this layer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckptbench.data.dataset import Dataset
 from ckptbench.matrix.networks.models import network_of
-from ckptbench.runs.plan import Sizes
+from ckptbench.run.plan import Sizes
 
 
 def sizes_of(model: str, dataset: Dataset) -> Sizes:

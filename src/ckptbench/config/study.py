@@ -50,7 +50,7 @@ from ckptbench.matrix.registry import (
     on_any_ranks,
 )
 from ckptbench.matrix.training import Training
-from ckptbench.runs.failure import Failure
+from ckptbench.run.failure import Failure
 
 ALL = "all"
 """The word for every framework that trains on any number of ranks, including those whose environments are compiled."""

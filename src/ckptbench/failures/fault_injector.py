@@ -22,11 +22,11 @@ from typing import NamedTuple, cast
 from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.processes import living_with
 from ckptbench.common.removal import try_to_remove
-from ckptbench.runs.events import Begun, Rested, Strike, Struck
-from ckptbench.runs.failure import Failure, Moment
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.trace import whole_events
-from ckptbench.world.variables import TOKEN, rank_of
+from ckptbench.run.control.variables import TOKEN, rank_of
+from ckptbench.run.events import Begun, Rested, Strike, Struck
+from ckptbench.run.failure import Failure, Moment
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.trace import whole_events
 
 READY, OVER = "ready", "over"
 """What an injector says when it can strike, and when it will strike no more and has written all of its journal. A rank says

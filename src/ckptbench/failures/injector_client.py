@@ -16,12 +16,12 @@ from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.failures import fault_injector
 from ckptbench.failures.fault_injector import OVER, Orders, Told
-from ckptbench.runs.events import Strike
-from ckptbench.runs.failure import Failure, Moment
-from ckptbench.runs.layout import strikes_path
-from ckptbench.runs.trace import whole_events
-from ckptbench.world.ranks import RankContext
-from ckptbench.world.variables import TOKEN
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.control.variables import TOKEN
+from ckptbench.run.events import Strike
+from ckptbench.run.failure import Failure, Moment
+from ckptbench.run.layout import strikes_path
+from ckptbench.run.trace import whole_events
 
 CLOSING_S = 300.0
 """How long an injector may take to finish when its rank has nothing more to tell."""

@@ -19,7 +19,7 @@ from ckptbench.common.errors import CheckpointError
 from ckptbench.data.dataset import Inputs
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.matrix.registry import Precision
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 BLOCK_BYTES = 1 << 20
 """A multiple of the size of every number."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 
 class NumpyFramework(Framework):

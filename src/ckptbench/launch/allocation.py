@@ -14,7 +14,7 @@ from typing import Literal
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.remedies import blame
-from ckptbench.world.ranks import RankAssignment, assign_ranks, same_host
+from ckptbench.run.control.ranks import RankAssignment, assign_ranks, same_host
 
 log = logging.getLogger(__name__)
 

@@ -23,18 +23,18 @@ from ckptbench.launch.earlier_traces import keep_damaged_traces, keep_traces, wa
 from ckptbench.launch.folder_locks import runs_of
 from ckptbench.launch.manifest import iso
 from ckptbench.launch.shard_assembler import ShardAssembler
-from ckptbench.runs.events import Start
-from ckptbench.runs.finished import forget_seal, has_sealed
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.layout import (
+from ckptbench.run.events import Start
+from ckptbench.run.finished import forget_seal, has_sealed
+from ckptbench.run.identity import Identity
+from ckptbench.run.layout import (
     FINAL_ARRAYS,
     LAUNCHER_TRACE,
     MANIFEST,
     STRIKES,
     trace_path,
 )
-from ckptbench.runs.plan import PLAN, Plan
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.plan import PLAN, Plan
+from ckptbench.run.trace import whole_events
 
 log = logging.getLogger(__name__)
 

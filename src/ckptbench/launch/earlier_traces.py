@@ -9,11 +9,11 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.removal import keep_aside
 from ckptbench.matrix.registry import RECOVERIES
-from ckptbench.runs.events import Epoch, Event, Start
-from ckptbench.runs.layout import LAUNCHER_TRACE, trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Epoch, Event, Start
+from ckptbench.run.layout import LAUNCHER_TRACE, trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.trace import whole_events
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.common.files import open_regular, read_shaped, sync_folders
 from ckptbench.common.own_folder import ForeignFolder, check_maker
 from ckptbench.common.remedies import blame, naming
-from ckptbench.runs.layout import MANIFEST
-from ckptbench.runs.plan import PLAN
+from ckptbench.run.layout import MANIFEST
+from ckptbench.run.plan import PLAN
 
 LOCK = ".lock"
 INSTEAD = "set checkpoints.folder to another folder"

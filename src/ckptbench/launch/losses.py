@@ -10,7 +10,7 @@ from ckptbench.common.memory_kills import REMEDY
 from ckptbench.failures.recovery.contract import Loss
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.watched import Group, Watched
-from ckptbench.world.control import ControlServer
+from ckptbench.run.control.server import ControlServer
 
 LAST_LINES_SECONDS = 0.2
 """Time after which the last lines of a process that has died are visible in its logs."""

@@ -16,12 +16,12 @@ from ckptbench.common.host import host_facts, source_revision
 from ckptbench.launch.allocation import granted_cores, scheduler_job
 from ckptbench.launch.inheritance import recorded
 from ckptbench.matrix.registry import RECOVERIES
-from ckptbench.runs.events import Digest, End, Event, Start, State, to_json
-from ckptbench.runs.layout import MANIFEST, SCHEMA_VERSION, trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.strikes import check_struck, recorded_strikes
-from ckptbench.runs.trace import last_events, whole_events
-from ckptbench.world.variables import steady_heap
+from ckptbench.run.control.variables import steady_heap
+from ckptbench.run.events import Digest, End, Event, Start, State, to_json
+from ckptbench.run.layout import MANIFEST, SCHEMA_VERSION, trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.strikes import check_struck, recorded_strikes
+from ckptbench.run.trace import last_events, whole_events
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -21,9 +21,9 @@ from ckptbench.launch.inheritance import inherited
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.starters import HANDED, Program, rank_processes
 from ckptbench.launch.watch import Between, give_up, run_processes
-from ckptbench.world.control import ControlServer
-from ckptbench.world.ranks import RankAssignment, ranks_a_node
-from ckptbench.world.variables import TOKEN, rank_environment, steady_heap
+from ckptbench.run.control.ranks import RankAssignment, ranks_a_node
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.control.variables import TOKEN, rank_environment, steady_heap
 
 log = logging.getLogger(__name__)
 

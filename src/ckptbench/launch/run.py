@@ -25,12 +25,12 @@ from ckptbench.launch.limits import Limits, stop_requests
 from ckptbench.launch.manifest import close_manifest, measured, opening_manifest, status_of
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.launch.shard_assembler import ShardAssembler
-from ckptbench.runs.finished import made_from, restore_seal
-from ckptbench.runs.layout import MANIFEST
-from ckptbench.runs.plan import Plan, RunSpec
-from ckptbench.runs.schedule import failures_of
-from ckptbench.runs.seal import seal
-from ckptbench.world.ranks import ranks_a_node
+from ckptbench.run.control.ranks import ranks_a_node
+from ckptbench.run.finished import made_from, restore_seal
+from ckptbench.run.layout import MANIFEST
+from ckptbench.run.plan import Plan, RunSpec
+from ckptbench.run.schedule import failures_of
+from ckptbench.run.seal import seal
 
 log = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.launch.starters import Program
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, load
-from ckptbench.runs.events import AllEnded, Chosen, Counted, Event, Lost
-from ckptbench.runs.layout import LAUNCHER_TRACE, MANIFEST
-from ckptbench.runs.plan import PLAN, Plan
-from ckptbench.runs.recorder import Recorder
-from ckptbench.runs.strikes import await_lost_nodes, recorded_strikes
-from ckptbench.world.ranks import ranks_a_node
+from ckptbench.run.control.ranks import ranks_a_node
+from ckptbench.run.events import AllEnded, Chosen, Counted, Event, Lost
+from ckptbench.run.layout import LAUNCHER_TRACE, MANIFEST
+from ckptbench.run.plan import PLAN, Plan
+from ckptbench.run.recorder import Recorder
+from ckptbench.run.strikes import await_lost_nodes, recorded_strikes
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from ckptbench.launch.allocation import own_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 log = logging.getLogger(__name__)
 

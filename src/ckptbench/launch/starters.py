@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.launch.allocation import Allocation
-from ckptbench.world.ranks import RankAssignment
-from ckptbench.world.variables import RANK, RANK_SOURCE, RANK_SOURCES, SLURM_RANK
+from ckptbench.run.control.ranks import RankAssignment
+from ckptbench.run.control.variables import RANK, RANK_SOURCE, RANK_SOURCES, SLURM_RANK
 
 STEP: Mapping[str, str | None] = {
     # srun would bind a step with one task a node to a single core. Each rank pins itself to its cores (world.joining.pin).

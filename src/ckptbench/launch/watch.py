@@ -20,8 +20,8 @@ from ckptbench.launch.limits import Deadlines, Limits
 from ckptbench.launch.losses import Losses
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watched import Group, Watched, kill_ranks_here
-from ckptbench.world.control import ControlServer
-from ckptbench.world.variables import LAUNCHED
+from ckptbench.run.control.server import ControlServer
+from ckptbench.run.control.variables import LAUNCHED
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from ckptbench.common.processes import die_with_parent, ignore_stop_signals, liv
 from ckptbench.common.remedies import blame, free, is_full
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.launch.starters import Process
-from ckptbench.world.variables import RANK, TOKEN, rank_of
+from ckptbench.run.control.variables import RANK, TOKEN, rank_of
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.image import Image
 from ckptbench.strategies.state_files import load_shares, save_own

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, Format, Tensor
 from ckptbench.matrix.plugin_spec import Option
-from ckptbench.runs.events import File, FileKind
-from ckptbench.runs.position import Position
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import File, FileKind
+from ckptbench.run.position import Position
 
 
 class TrainingState(Protocol):

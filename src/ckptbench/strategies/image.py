@@ -17,7 +17,7 @@ from ckptbench.checkpoints.pieces import Layout, Piece, header_of
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, Tensor
-from ckptbench.runs.events import File
+from ckptbench.run.events import File
 from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.copying import NativeCopy, is_native, kept_memory
 from ckptbench.strategies.state_files import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.position import Position
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done
 
 SPIN_S = 0.003

@@ -21,7 +21,7 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.position import Position
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done, written_file
 from ckptbench.strategies.state_files import load_own, own_name, save_own
 

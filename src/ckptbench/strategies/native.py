@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ckptbench.checkpoints.version import Version, names_in
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done, written_file
 from ckptbench.strategies.state_files import restore_own, save_own
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
 from ckptbench.strategies.state_files import own_name, own_of, save_own
 

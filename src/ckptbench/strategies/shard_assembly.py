@@ -23,10 +23,10 @@ from ckptbench.common.files import fsync, write_all
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import remove_or_warn
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import File
+from ckptbench.run.identity import Identity
+from ckptbench.run.position import Position
 
 log = logging.getLogger(__name__)
 

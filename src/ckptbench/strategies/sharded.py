@@ -11,7 +11,7 @@ from pathlib import Path
 from ckptbench.checkpoints.pieces import write_pieces
 from ckptbench.checkpoints.version import Version
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.position import Position
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, done
 from ckptbench.strategies.state_files import (
     load_shares,

@@ -29,7 +29,7 @@ from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import blame
 from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, Tensor, reading
-from ckptbench.runs.events import File
+from ckptbench.run.events import File
 from ckptbench.strategies.contract import TrainingState, written_file
 
 FORMAT = "safetensors"

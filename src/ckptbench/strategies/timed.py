@@ -37,14 +37,14 @@ from ckptbench.common.files import fsync
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED, load
-from ckptbench.runs.events import Captured, Durable, File, Hold, Retained, Save, SaveFailed, Written
-from ckptbench.runs.footprints import Footprints
-from ckptbench.runs.identity import Identity
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import Captured, Durable, File, Hold, Retained, Save, SaveFailed, Written
+from ckptbench.run.footprints import Footprints
+from ckptbench.run.identity import Identity
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, TrainingState
 from ckptbench.strategies.shard_assembly import newest_of_all_nodes
-from ckptbench.world.ranks import RankContext
 
 COMPARING = "before its versions were compared"
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.remedies import in_one_line
-from ckptbench.runs.plan import Plan
+from ckptbench.run.control.joining import join_ranks
+from ckptbench.run.plan import Plan
 from ckptbench.strategies.shard_assembly import assemble_shards
 from ckptbench.training.rank import become_rank
-from ckptbench.world.joining import join_ranks
 
 log = logging.getLogger("ckptbench.training.assemble")
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.networks.tensor_groups import group_of
-from ckptbench.runs.events import Digest
-from ckptbench.runs.layout import KEPT_BYTES
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.events import Digest
+from ckptbench.run.layout import KEPT_BYTES
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 
 
 class StateDigester:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ckptbench.common.clock import clock
 from ckptbench.data.dataset import Dataset
 from ckptbench.frameworks.contract import Framework
-from ckptbench.runs.events import Evaluation
+from ckptbench.run.events import Evaluation
 
 EVALUATION_BATCH = 64
 """Most samples whose logits are computed at once."""

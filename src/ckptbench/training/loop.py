@@ -22,20 +22,20 @@ from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import RECOVERIES
 from ckptbench.matrix.training import Training, steps_per_epoch
-from ckptbench.runs.events import Epoch, Membership, Pause, Phase, Regroup, Stop
-from ckptbench.runs.footprints import Footprints
-from ckptbench.runs.layout import final_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext, world_among
+from ckptbench.run.events import Epoch, Membership, Pause, Phase, Regroup, Stop
+from ckptbench.run.footprints import Footprints
+from ckptbench.run.layout import final_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.ablation import Ablation
 from ckptbench.training.digest import StateDigester
 from ckptbench.training.evaluation import evaluate, predict_as_often
 from ckptbench.training.restore import evict, timed_load
 from ckptbench.training.state import checkpoint_format, state_of
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext, world_among
 
 log = logging.getLogger(__name__)
 

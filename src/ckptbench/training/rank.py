@@ -23,16 +23,16 @@ from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, load
-from ckptbench.runs.events import End, Phase, Start
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.control.joining import join_ranks
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.control.variables import LAUNCHED, LOGS, STARTED, TUNABLES, read_assignment
+from ckptbench.run.events import End, Phase, Start
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.recorder import Recorder
 from ckptbench.strategies.copying import is_native
 from ckptbench.training.loop import Stopped, Trainer
-from ckptbench.world.joining import join_ranks
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
-from ckptbench.world.variables import LAUNCHED, LOGS, STARTED, TUNABLES, read_assignment
 
 log = logging.getLogger("ckptbench.training.rank")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ckptbench.checkpoints.version import Version
 from ckptbench.common import page_cache
 from ckptbench.common.clock import clock
-from ckptbench.runs.events import Phase
+from ckptbench.run.events import Phase
 from ckptbench.strategies.timed import TimedCheckpointer
 
 

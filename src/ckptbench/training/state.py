@@ -8,8 +8,8 @@ from ckptbench.common.errors import CkptbenchError
 from ckptbench.frameworks.contract import SECOND_MOMENT, Arrays, Framework
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.matrix.registry import FRAMEWORKS, NO_FORMAT
-from ckptbench.runs.events import State
-from ckptbench.runs.plan import Plan
+from ckptbench.run.events import State
+from ckptbench.run.plan import Plan
 
 
 def state_of(network: Network, framework: Framework) -> State:

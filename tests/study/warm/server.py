@@ -29,7 +29,12 @@ from typing import Any
 HIGHEST_DESCRIPTOR = 31
 """The importer keeps all up to this occupied, so that a program gets its own under the numbers that it expects."""
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-LATER = ("numpy.random", "torch._dynamo", "ckptbench.training.loop", "ckptbench.world.joining")
+LATER = (
+    "numpy.random",
+    "torch._dynamo",
+    "ckptbench.training.loop",
+    "ckptbench.run.control.joining",
+)
 """What is imported when it is first used, and nothing computes with: seconds of every program otherwise."""
 
 NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}

@@ -9,8 +9,8 @@ from typing import Any
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json
-from ckptbench.runs.layout import MANIFEST, SEAL_COPY
-from ckptbench.runs.seal import refused
+from ckptbench.run.layout import MANIFEST, SEAL_COPY
+from ckptbench.run.seal import refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from ckptbench.analysis.tables.columns import (
 )
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
-from ckptbench.runs.events import Save
-from ckptbench.runs.trace import Checkpoint
+from ckptbench.run.events import Save
+from ckptbench.run.trace import Checkpoint
 
 CHECKPOINTS = Table(
     "checkpoints",

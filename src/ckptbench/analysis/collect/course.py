@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ckptbench.common.errors import RunFolderError
-from ckptbench.runs.events import Membership
-from ckptbench.runs.trace import Ints, ProcessRun, Steps, Trace
+from ckptbench.run.events import Membership
+from ckptbench.run.trace import Ints, ProcessRun, Steps, Trace
 
 FOR_EVER = 2**62
 

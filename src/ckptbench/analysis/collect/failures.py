@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import LOST_PARTS, RUN
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.runs.events import AllEnded, Begun, Chosen, Lost, Strike, Struck
-from ckptbench.runs.layout import LAUNCHER_TRACE, STRIKES
-from ckptbench.runs.strikes import recorded_strikes
-from ckptbench.runs.trace import Floats, Ints, whole_events
+from ckptbench.run.events import AllEnded, Begun, Chosen, Lost, Strike, Struck
+from ckptbench.run.layout import LAUNCHER_TRACE, STRIKES
+from ckptbench.run.strikes import recorded_strikes
+from ckptbench.run.trace import Floats, Ints, whole_events
 
 PHASES = {
     "launch": "launch_s", "meet": "launch_s", "import": "import_s",

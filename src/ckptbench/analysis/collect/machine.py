@@ -13,9 +13,9 @@ from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.tables.columns import RUN
 from ckptbench.analysis.tables.schema import Column, Table
 from ckptbench.common.counters import shares
-from ckptbench.runs.events import Counted
-from ckptbench.runs.layout import LAUNCHER_TRACE
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Counted
+from ckptbench.run.layout import LAUNCHER_TRACE
+from ckptbench.run.trace import whole_events
 
 LIMITS = {"stolen": 0.01, "others": 0.02}
 """A run is disturbed if one of these shares of the machine's CPU time is larger. Two baselines on a quiet machine differ by as much."""

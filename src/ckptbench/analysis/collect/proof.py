@@ -20,8 +20,8 @@ from ckptbench.analysis.collect.values import Comparison, compare
 from ckptbench.analysis.tables.columns import ATTEMPT, EPOCH, GROUP, RANK, RUN, TENSOR
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.networks.tensor_groups import group_of
-from ckptbench.runs.events import Digest
-from ckptbench.runs.seal import refused
+from ckptbench.run.events import Digest
+from ckptbench.run.seal import refused
 
 DIGESTS = Table(
     "digests",

@@ -27,8 +27,8 @@ from ckptbench.analysis.collect.course import (
 from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.common.files import read_json
 from ckptbench.matrix.cell import Cell
-from ckptbench.runs.events import Lost
-from ckptbench.runs.layout import (
+from ckptbench.run.events import Lost
+from ckptbench.run.layout import (
     KEPT_BYTES,
     LAUNCHER_TRACE,
     MANIFEST,
@@ -36,8 +36,8 @@ from ckptbench.runs.layout import (
     final_path,
     trace_path,
 )
-from ckptbench.runs.seal import refused, verify_seal
-from ckptbench.runs.trace import Steps, Trace, read_trace, whole_events
+from ckptbench.run.seal import refused, verify_seal
+from ckptbench.run.trace import Steps, Trace, read_trace, whole_events
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ckptbench.analysis.collect.run_folder import RankRun, Run
 from ckptbench.analysis.tables.columns import EPOCH, RANK, RUN, START_NS
 from ckptbench.analysis.tables.schema import Column, Table
-from ckptbench.runs.trace import Floats
+from ckptbench.run.trace import Floats
 
 STEPS = Table(
     "steps",

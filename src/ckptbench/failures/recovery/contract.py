@@ -21,12 +21,12 @@ from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.matrix.registry import RECOVERIES
-from ckptbench.runs.events import Strike
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.runs.strikes import have_passed, recorded_strikes
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import Strike
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
+from ckptbench.run.strikes import have_passed, recorded_strikes
 
 log = logging.getLogger(__name__)
 

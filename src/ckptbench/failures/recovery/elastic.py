@@ -22,11 +22,11 @@ from ckptbench.failures.recovery.contract import (
     possible_causes,
 )
 from ckptbench.frameworks.contract import Framework
-from ckptbench.runs.events import Event, Regroup, Start, Strike
-from ckptbench.runs.layout import trace_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.trace import whole_events
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import Event, Regroup, Start, Strike
+from ckptbench.run.layout import trace_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.trace import whole_events
 
 log = logging.getLogger(__name__)
 

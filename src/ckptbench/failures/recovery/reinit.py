@@ -31,10 +31,10 @@ from ckptbench.failures.recovery.elastic import Elastic, ElasticRank
 from ckptbench.frameworks.contract import Arrays, Framework, Tensor
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.matrix.registry import FRAMEWORKS
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
 
 log = logging.getLogger(__name__)
 

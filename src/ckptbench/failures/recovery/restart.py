@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from ckptbench.failures.recovery.contract import Loss, Recovery, Verdict, possible_causes
-from ckptbench.runs.plan import Plan
+from ckptbench.run.plan import Plan
 
 log = logging.getLogger(__name__)
 

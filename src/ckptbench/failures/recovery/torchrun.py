@@ -17,9 +17,9 @@ from typing import NoReturn
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals
 from ckptbench.failures.recovery.contract import Loss, RankRecovery, Verdict, end_at_once
 from ckptbench.failures.recovery.restart import Restart
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.strikes import recorded_strikes
-from ckptbench.world.variables import CONTROL, LOCAL_RANK_SOURCE, NODES, ranks_here
+from ckptbench.run.control.variables import CONTROL, LOCAL_RANK_SOURCE, NODES, ranks_here
+from ckptbench.run.plan import Plan
+from ckptbench.run.strikes import recorded_strikes
 
 NUMBER = "LOCAL_RANK"
 """The variable in which the agent tells a rank its number on the node. The agents may count the nodes in another order than the launcher."""

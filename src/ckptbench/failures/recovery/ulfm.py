@@ -32,11 +32,11 @@ from ckptbench.common.removal import remove_or_warn
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict, flush
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
 from ckptbench.matrix.plugin_spec import Option
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
-from ckptbench.world.variables import LAUNCHED, RANK
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.control.variables import LAUNCHED, RANK
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from ckptbench.frameworks.contract import (
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks.layers import Network
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 LEFT_BEHIND_SECONDS = 600.0
 """Age of a segment of MPICH that cannot belong to a run that is starting, wherever that run's processes are seen."""

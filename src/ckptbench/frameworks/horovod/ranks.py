@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.frameworks.contract import Framework
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousHTTPServer

@@ -50,7 +50,7 @@ from ckptbench.frameworks.jax.network import Forward, Named, described, own_layo
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 RANKS = "ranks"
 """The axis of the mesh."""

@@ -54,7 +54,7 @@ from ckptbench.frameworks.pytorch.tensors import (
 )
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.matrix.networks import layers as arch
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 log = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from ckptbench.frameworks.tensorflow.network import (
 )
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.ranks import RankContext
 
 
 class TensorFlow(Framework):

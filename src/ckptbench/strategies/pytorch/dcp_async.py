@@ -32,8 +32,8 @@ from ckptbench.checkpoints.version import Version
 from ckptbench.common.memory_kills import MemoryKills
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
 from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.strategies.pytorch.state import OwnGroup, save_rest, state_of

@@ -29,7 +29,7 @@ from torch.futures import Future
 from ckptbench.checkpoints.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
-from ckptbench.runs.events import File
+from ckptbench.run.events import File
 from ckptbench.strategies.contract import TrainingState, written_file
 from ckptbench.strategies.pytorch.state import load_rest, state_of, statistics_rank
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
-from ckptbench.runs.events import File
+from ckptbench.run.events import File
 from ckptbench.strategies.contract import TrainingState
 from ckptbench.strategies.state_files import load_own, own_name, save_own
 

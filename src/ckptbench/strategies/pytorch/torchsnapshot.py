@@ -34,8 +34,8 @@ from torchsnapshot.storage_plugins.fs import FSStoragePlugin
 from ckptbench.checkpoints.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
-from ckptbench.runs.events import File
-from ckptbench.runs.position import Position
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
 from ckptbench.strategies.pytorch.state import (
     OwnGroup,

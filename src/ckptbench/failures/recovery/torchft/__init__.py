@@ -33,10 +33,10 @@ from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
 from ckptbench.matrix.plugin_spec import Option
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.position import Position
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankContext
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.plan import Plan
+from ckptbench.run.position import Position
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,16 @@ import struct
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.world.link import Link
-from ckptbench.world.ranks import RankAssignment, RankContext
-from ckptbench.world.variables import CONTROL, NODES, THREADS, TOKEN, node_name, read_assignment
+from ckptbench.run.control.link import Link
+from ckptbench.run.control.ranks import RankAssignment, RankContext
+from ckptbench.run.control.variables import (
+    CONTROL,
+    NODES,
+    THREADS,
+    TOKEN,
+    node_name,
+    read_assignment,
+)
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")

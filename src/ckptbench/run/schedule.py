@@ -15,7 +15,7 @@ from ckptbench.common.errors import ConfigError
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FAULTS, STRATEGIES, SYNCED
-from ckptbench.runs.failure import Failure
+from ckptbench.run.failure import Failure
 
 STREAM = 11
 """Separates these draws from others of the same seed."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ckptbench.common.files import open_regular, read_regular
 from ckptbench.common.remedies import naming
-from ckptbench.runs.events import Event, Steps, to_json
+from ckptbench.run.events import Event, Steps, to_json
 
 
 class Recorder:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.world.ranks import RankAssignment, assign_ranks, same_host
+from ckptbench.run.control.ranks import RankAssignment, assign_ranks, same_host
 
 RANK = "CKPTBENCH_RANK"
 THREADS = "CKPTBENCH_THREADS"

@@ -17,10 +17,10 @@ from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_shaped, write_json
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import try_to_remove
-from ckptbench.runs.identity import training_fields
-from ckptbench.runs.layout import SEAL, SEAL_COPY
-from ckptbench.runs.plan import RunSpec
-from ckptbench.runs.seal import Seal, verify_seal
+from ckptbench.run.identity import training_fields
+from ckptbench.run.layout import SEAL, SEAL_COPY
+from ckptbench.run.plan import RunSpec
+from ckptbench.run.seal import Seal, verify_seal
 
 log = logging.getLogger(__name__)
 

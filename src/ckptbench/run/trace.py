@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import open_regular, read_regular
 from ckptbench.common.remedies import cause
-from ckptbench.runs import events
-from ckptbench.runs.events import (
+from ckptbench.run import events
+from ckptbench.run.events import (
     Captured,
     Digest,
     Durable,

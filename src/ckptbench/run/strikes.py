@@ -8,10 +8,10 @@ from operator import attrgetter
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.runs.events import Event, Rested, Strike, Struck
-from ckptbench.runs.layout import STRIKES, strikes_path
-from ckptbench.runs.plan import Plan
-from ckptbench.runs.trace import whole_events
+from ckptbench.run.events import Event, Rested, Strike, Struck
+from ckptbench.run.layout import STRIKES, strikes_path
+from ckptbench.run.plan import Plan
+from ckptbench.run.trace import whole_events
 
 NOTICED_NS = 5e9
 """The launcher notices a loss at the latest so long after its cause is over."""

@@ -12,8 +12,8 @@ from ckptbench.common.files import read_json, write_json
 from ckptbench.common.shape import check
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.training import Training, steps_per_epoch
-from ckptbench.runs.failure import Failure
-from ckptbench.runs.identity import Identity
+from ckptbench.run.failure import Failure
+from ckptbench.run.identity import Identity
 
 PLAN = "plan.json"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ckptbench.common.clock import clock
 from ckptbench.common.footprint import Footprint
-from ckptbench.runs.events import Memory, MemoryMoment
-from ckptbench.runs.recorder import Recorder
+from ckptbench.run.events import Memory, MemoryMoment
+from ckptbench.run.recorder import Recorder
 
 
 class Footprints:

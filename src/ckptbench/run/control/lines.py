@@ -14,8 +14,8 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
-from ckptbench.world.link import decoded, shut
-from ckptbench.world.listening import BACKLOG
+from ckptbench.run.control.link import decoded, shut
+from ckptbench.run.control.listening import BACKLOG
 
 log = logging.getLogger(__name__)
 

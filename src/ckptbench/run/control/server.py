@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.world.lines import Line, Serving, allow_lines
-from ckptbench.world.link import FINISHED, Hello, encoded
-from ckptbench.world.listening import listen
-from ckptbench.world.rank_addresses import addresses_of_ranks, objection
-from ckptbench.world.ranks import RankAssignment
+from ckptbench.run.control.lines import Line, Serving, allow_lines
+from ckptbench.run.control.link import FINISHED, Hello, encoded
+from ckptbench.run.control.listening import listen
+from ckptbench.run.control.rank_addresses import addresses_of_ranks, objection
+from ckptbench.run.control.ranks import RankAssignment
 
 Message = dict[str, Any]
 

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Sequence
 from functools import cache
 
-from ckptbench.world.link import Hello
-from ckptbench.world.ranks import RankAssignment, same_host
+from ckptbench.run.control.link import Hello
+from ckptbench.run.control.ranks import RankAssignment, same_host
 
 LOOPBACK = "127."
 

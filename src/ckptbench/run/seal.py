@@ -16,7 +16,7 @@ from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import file_sha256, fsync, is_inside, read_json, write_json
 from ckptbench.common.remedies import blame
 from ckptbench.common.shape import WrongShape, check
-from ckptbench.runs.layout import (
+from ckptbench.run.layout import (
     FINAL_ARRAYS,
     LAUNCHER_TRACE,
     MANIFEST,
@@ -46,7 +46,7 @@ class Seal(TypedDict):
 def seal(folder: Path, ranks: int, made_from: Mapping[str, Any] | None = None) -> None:
     """Write the seal, which makes the folder a result. Call it after all other files are written. It and they then are on stable storage.
 
-    `made_from` goes into the copy of the seal; see `ckptbench.runs.finished`.
+    `made_from` goes into the copy of the seal; see `ckptbench.run.finished`.
     """
     traces = [trace_path(folder, rank) for rank in range(ranks)]
     files = [folder / MANIFEST, *traces, *sorted(folder.glob(FINAL_ARRAYS))]

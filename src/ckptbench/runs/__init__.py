@@ -1,1 +1,0 @@
-"""Run folders: their files, the writers of these files, and their readers."""
