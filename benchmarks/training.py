@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.checkpoints.levels import Levels
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import AdamW, Optimizer, Sgd, TrainSpec
 from ckptbench.frameworks.pytorch import PyTorch
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.models import READ_TOKENS, network_of
 from ckptbench.matrix.plugin_spec import PluginSpec

@@ -17,7 +17,7 @@ from ckptbench.audit.check import audit, in_words  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
 from ckptbench.common.scripting import parser_of, run  # noqa: E402
-from ckptbench.environments.lock_file import pinned_sha256  # noqa: E402
+from ckptbench.inputs.environments.lock_file import pinned_sha256  # noqa: E402
 
 LEAST_REPEATS = 2
 

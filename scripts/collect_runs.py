@@ -14,7 +14,7 @@ from ckptbench.common.errors import RunFolderError
 from ckptbench.common.scripting import parser_of, run
 from ckptbench.config.identity import marking
 from ckptbench.config.record import StudyRecord
-from ckptbench.data.dataset import DESCRIPTION, dataset_sha256
+from ckptbench.inputs.datasets.dataset import DESCRIPTION, dataset_sha256
 
 
 def main(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ckptbench.common.processes import die_with_parent
 from ckptbench.common.scripting import parser_of, run_script
-from ckptbench.environments.create import create_environment
+from ckptbench.inputs.environments.create import create_environment
 
 
 def main() -> int:

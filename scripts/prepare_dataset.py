@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from ckptbench.common.scripting import parser_of, run
-from ckptbench.data.sources import DATASETS, prepare
+from ckptbench.inputs.datasets.sources import DATASETS, prepare
 
 log = logging.getLogger("ckptbench")
 

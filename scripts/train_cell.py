@@ -16,10 +16,10 @@ from ckptbench.common.remedies import lost_link
 from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.config.inputs import sizes_of
 from ckptbench.config.record import StudyRecord
-from ckptbench.data.dataset import Dataset, dataset_sha256
-from ckptbench.data.sources import changes, source_of
-from ckptbench.environments.folder import installed_sha256
-from ckptbench.environments.lock_file import pinned_sha256
+from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
+from ckptbench.inputs.datasets.sources import changes, source_of
+from ckptbench.inputs.environments.folder import installed_sha256
+from ckptbench.inputs.environments.lock_file import pinned_sha256
 from ckptbench.launch.allocation import was_requeued
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 
 from ckptbench.config import study as config
 from ckptbench.config.decision import DecisionSection
-from ckptbench.data.sources import DATASETS
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStrategy
+from ckptbench.inputs.datasets.sources import DATASETS
 
 MODELS = (
     config.StudyConfig,

@@ -14,9 +14,9 @@ import traceback
 from pathlib import Path
 
 from ckptbench.config.inputs import sizes_of
-from ckptbench.data.dataset import Dataset, dataset_sha256
-from ckptbench.data.sources import prepare
-from ckptbench.environments.lock_file import pinned_sha256
+from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
+from ckptbench.inputs.datasets.sources import prepare
+from ckptbench.inputs.environments.lock_file import pinned_sha256
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval

@@ -10,8 +10,8 @@ import numpy as np
 
 from ckptbench.checkpoints.levels import Levels
 from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd, TrainSpec
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.layers import (
     Dropout,

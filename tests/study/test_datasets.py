@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from ckptbench.data.dataset import Dataset
+from ckptbench.inputs.datasets.dataset import Dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".environments" / "data" / "bin" / "python"

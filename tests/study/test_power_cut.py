@@ -22,7 +22,7 @@ from power_cut import cut, make_disk, mounted, repair, snapshot
 from selection import FULL
 
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec

@@ -16,8 +16,8 @@ from struck_plans import FAILURES
 
 from ckptbench.common.clock import boot_id
 from ckptbench.config.inputs import sizes_of
-from ckptbench.data.dataset import Dataset, dataset_sha256
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.launch.run import Execution
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.matrix.cell import Cell

@@ -8,7 +8,7 @@ from pathlib import Path
 from run_folders import FakeRun, cell
 
 from ckptbench.common.files import write_json
-from ckptbench.data.order import shares_of
+from ckptbench.inputs.datasets.order import shares_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run import events
 from ckptbench.run.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path

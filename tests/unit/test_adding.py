@@ -109,7 +109,7 @@ def test_a_dataset_is_one_class(source: Path, tmp_path: Path) -> None:
     add_module(source, "A dataset", module)
     code = f"""
 from pathlib import Path
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.sources import prepare
 config = load_config({{"datasets": {{"mine": {{"train_samples": 99}}}}}})
 print(planned(dataset="mine"))
 settings = config.datasets.mine.settings()

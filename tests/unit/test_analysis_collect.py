@@ -24,8 +24,8 @@ from ckptbench.analysis.tables.store import read_tables, write_tables
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import write_json
 from ckptbench.config.record import StudyRecord
-from ckptbench.data.dataset import dataset_sha256
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.dataset import dataset_sha256
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.layout import SCHEMA_VERSION, SEAL_COPY
 from ckptbench.run.seal import seal

@@ -11,7 +11,7 @@ import pytest
 
 from ckptbench.common.errors import DataError
 from ckptbench.common.files import file_sha256
-from ckptbench.data.sources import cifar10, prepare
+from ckptbench.inputs.datasets.sources import cifar10, prepare
 
 SAMPLES = 4
 NAMES = [*cifar10.TRAIN_BATCHES, cifar10.TEST_BATCH]

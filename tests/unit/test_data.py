@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.dataset import Dataset, dataset_sha256
-from ckptbench.data.order import (
+from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
+from ckptbench.inputs.datasets.order import (
     Share,
     epoch_order,
     evaluation_shard,
     rank_batch,
     shares_of,
 )
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.matrix.training import steps_per_epoch
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.dataset import Dataset
-from ckptbench.data.sources import prepare
-from ckptbench.data.sources.source import Block, Content
-from ckptbench.data.sources.writing import write_dataset
+from ckptbench.inputs.datasets.dataset import Dataset
+from ckptbench.inputs.datasets.sources import prepare
+from ckptbench.inputs.datasets.sources.source import Block, Content
+from ckptbench.inputs.datasets.sources.writing import write_dataset
 
 TINY = {"height": 4, "width": 4, "train_samples": 8, "test_samples": 4}
 

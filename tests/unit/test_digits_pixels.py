@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.sources import digits, prepare
+from ckptbench.inputs.datasets.sources import digits, prepare
 
 
 def test_every_pixel_becomes_four_by_four_in_three_channels() -> None:

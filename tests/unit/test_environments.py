@@ -19,12 +19,12 @@ from stored_versions import Busy
 
 from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import file_sha256, write_json
-from ckptbench.environments import create as environments
-from ckptbench.environments import folder as environment_folder
-from ckptbench.environments.create import changes, create_environment, described
-from ckptbench.environments.folder import environment_sha256, locked
-from ckptbench.environments.horovod import HorovodBuild
-from ckptbench.environments.lock_file import pinned, pinned_sha256, read_lock
+from ckptbench.inputs.environments import create as environments
+from ckptbench.inputs.environments import folder as environment_folder
+from ckptbench.inputs.environments.create import changes, create_environment, described
+from ckptbench.inputs.environments.folder import environment_sha256, locked
+from ckptbench.inputs.environments.horovod import HorovodBuild
+from ckptbench.inputs.environments.lock_file import pinned, pinned_sha256, read_lock
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, environment_of
 from tests.living import is_running
 
@@ -268,7 +268,7 @@ def test_make_environments_makes_every_environment_on_a_cpu() -> None:
 def test_the_registry_names_the_recipe_of_every_framework_that_is_compiled(tmp_path: Path) -> None:
     for name, entry in FRAMEWORKS.items():
         build = HorovodBuild.needed_by(ROOT / "envs" / f"{environment_of(name)}.txt", tmp_path)
-        recipe = None if build is None else "src/ckptbench/environments/horovod.py"
+        recipe = None if build is None else "src/ckptbench/inputs/environments/horovod.py"
         assert entry.recipe == recipe, name
         assert recipe is None or (ROOT / recipe).exists()
 

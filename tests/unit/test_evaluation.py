@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from numpy_framework import NumpyFramework
 
-from ckptbench.data.dataset import Dataset, Inputs
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.dataset import Dataset, Inputs
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.training import evaluation
 from ckptbench.training.evaluation import evaluate
 

@@ -12,8 +12,8 @@ from numpy_framework import ALONE, NumpyFramework, Unasked
 
 from ckptbench.common.clock import boot_id
 from ckptbench.common.files import read_json
-from ckptbench.data.dataset import dataset_sha256
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.dataset import dataset_sha256
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.launch.series import AttemptSeries
 from ckptbench.run.control import variables

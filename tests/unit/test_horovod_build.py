@@ -12,8 +12,8 @@ import pytest
 
 from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import file_sha256
-from ckptbench.environments.create import create_environment
-from ckptbench.environments.horovod import RECIPE, Edit, HorovodBuild
+from ckptbench.inputs.environments.create import create_environment
+from ckptbench.inputs.environments.horovod import RECIPE, Edit, HorovodBuild
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"

@@ -18,7 +18,7 @@ from ckptbench.checkpoints.levels import open_levels
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config
-from ckptbench.data.sources import DATASETS
+from ckptbench.inputs.datasets.sources import DATASETS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.networks.models import ARCHITECTURES

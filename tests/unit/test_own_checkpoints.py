@@ -26,8 +26,8 @@ from ckptbench.checkpoints.store import CheckpointStore
 from ckptbench.checkpoints.version import open_version
 from ckptbench.common.errors import LaunchError, RunStopped
 from ckptbench.common.files import read_json
-from ckptbench.data.dataset import dataset_sha256
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.dataset import dataset_sha256
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.run.identity import Identity

@@ -12,7 +12,7 @@ import pytest
 from ckptbench.checkpoints import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.config.inputs import sizes_of
-from ckptbench.data.dataset import Dataset
+from ckptbench.inputs.datasets.dataset import Dataset
 from ckptbench.run.plan import Plan, Sizes
 
 

@@ -16,8 +16,8 @@ from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import is_inside
 from ckptbench.common.shape import WrongShape, check
 from ckptbench.config.record import StudyRecord
-from ckptbench.data.dataset import Dataset
-from ckptbench.environments.folder import installed_sha256
+from ckptbench.inputs.datasets.dataset import Dataset
+from ckptbench.inputs.environments.folder import installed_sha256
 from ckptbench.launch.attempts import Attempt
 from ckptbench.run.events import Epoch, Start, Written
 from ckptbench.run.plan import Plan

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.dataset import Dataset
-from ckptbench.data.sources import prepare, synthetic
+from ckptbench.inputs.datasets.dataset import Dataset
+from ckptbench.inputs.datasets.sources import prepare, synthetic
 
 
 def test_it_has_the_shape_that_was_asked_for(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.sources import changes, prepare
-from ckptbench.data.sources.text import Text
+from ckptbench.inputs.datasets.sources import changes, prepare
+from ckptbench.inputs.datasets.sources.text import Text
 
 
 def written(folder: Path, content: bytes, name: str = "text.txt") -> str:

@@ -16,7 +16,7 @@ from numpy_framework import Unasked
 from ckptbench.checkpoints import preflight
 from ckptbench.checkpoints.levels import open_levels
 from ckptbench.common.errors import EnvironmentSetupError, LaunchError
-from ckptbench.environments.folder import locked
+from ckptbench.inputs.environments.folder import locked
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import NODE
 from ckptbench.matrix.plugin_spec import PluginSpec

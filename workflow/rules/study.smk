@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 from ckptbench.analysis.tables.registry import COLLECTED, DERIVED, TABLES
 from ckptbench.report.answer import DECISION, STUDY_TABLES
-from ckptbench.data.sources import changes as changes_of_dataset
-from ckptbench.data.sources import made_from
+from ckptbench.inputs.datasets.sources import changes as changes_of_dataset
+from ckptbench.inputs.datasets.sources import made_from
 from ckptbench.decide import COST_TABLES
-from ckptbench.environments.create import changes as changes_of_environment
-from ckptbench.environments.create import described
-from ckptbench.environments.folder import environment_sha256
+from ckptbench.inputs.environments.create import changes as changes_of_environment
+from ckptbench.inputs.environments.create import described
+from ckptbench.inputs.environments.folder import environment_sha256
 from ckptbench.report.figures import FIGURES
 from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.config.identity import digest, digest_of_runs, in_words

@@ -21,8 +21,8 @@ from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.audit.check import Check, Question
 from ckptbench.config.inputs import sizes_of
-from ckptbench.data.dataset import Dataset, dataset_sha256
-from ckptbench.data.sources import prepare
+from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
+from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER

@@ -12,8 +12,8 @@ from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.common.files import unreadable
 from ckptbench.config.reading import FieldError
 from ckptbench.config.study import StudyConfig
-from ckptbench.data.dataset import DESCRIPTION
-from ckptbench.data.sources.source import Source
+from ckptbench.inputs.datasets.dataset import DESCRIPTION
+from ckptbench.inputs.datasets.sources.source import Source
 from ckptbench.matrix.cell import Cell, offering
 from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network, Shape
 from ckptbench.matrix.networks.models import network_of

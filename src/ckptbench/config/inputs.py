@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckptbench.data.dataset import Dataset
+from ckptbench.inputs.datasets.dataset import Dataset
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.run.plan import Sizes
 

@@ -27,7 +27,7 @@ from ckptbench.config.values import (
     number,
     whole,
 )
-from ckptbench.data.sources import DATASETS
+from ckptbench.inputs.datasets.sources import DATASETS
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.plugin_spec import PluginSpec

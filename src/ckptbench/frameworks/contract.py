@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ckptbench.common.elements import copy_elements, put_elements
 from ckptbench.common.errors import CheckpointError
-from ckptbench.data.dataset import Inputs
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.matrix.registry import Precision
 from ckptbench.run.control.ranks import RankContext

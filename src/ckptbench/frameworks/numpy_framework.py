@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.run.control.ranks import RankContext
 
 

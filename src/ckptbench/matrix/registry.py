@@ -87,7 +87,7 @@ BEYOND = {
     ACCUMULATION: "training.accumulation",
 }
 """What a framework may have or not, with the words of errors."""
-HOROVOD_RECIPE = "src/ckptbench/environments/horovod.py"
+HOROVOD_RECIPE = "src/ckptbench/inputs/environments/horovod.py"
 
 # Colours of Okabe and Ito's palette (Color Universal Design, 2008), and then of Paul Tol's muted scheme (2021), which
 # colour-blind readers can tell apart.

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.common.clock import clock
-from ckptbench.data.dataset import Dataset
 from ckptbench.frameworks.contract import Framework
+from ckptbench.inputs.datasets.dataset import Dataset
 from ckptbench.run.events import Evaluation
 
 EVALUATION_BATCH = 64

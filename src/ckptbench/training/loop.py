@@ -13,11 +13,11 @@ from ckptbench.checkpoints.version import Version, read_version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.footprint import forget_peak
-from ckptbench.data.dataset import Dataset
-from ckptbench.data.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd, TrainSpec
+from ckptbench.inputs.datasets.dataset import Dataset
+from ckptbench.inputs.datasets.order import Reader, Share, evaluation_shard, shares_of
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import RECOVERIES

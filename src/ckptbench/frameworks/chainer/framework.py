@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.shared_memory import MPICH, forget_names, named_segments, remove_unused
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.chainer.network import ATTRIBUTES, Model
 from ckptbench.frameworks.contract import (
     Arrays,
@@ -31,6 +30,7 @@ from ckptbench.frameworks.contract import (
 )
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks.layers import Network
 from ckptbench.run.control.ranks import RankContext
 

@@ -31,7 +31,6 @@ from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
 from ckptbench.common.processes import ignore_stop_signals
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
     SECOND_MOMENT,
     Arrays,
@@ -48,6 +47,7 @@ from ckptbench.frameworks.contract import (
 from ckptbench.frameworks.determinism import settle_libraries
 from ckptbench.frameworks.jax.network import Forward, Named, described, own_layout, tables_of
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
 from ckptbench.run.control.ranks import RankContext

@@ -21,7 +21,6 @@ from torch import nn
 
 from ckptbench.common.connections import connections, shut_down
 from ckptbench.common.errors import CheckpointError
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
     SECOND_MOMENT,
     AdamW,
@@ -53,6 +52,7 @@ from ckptbench.frameworks.pytorch.tensors import (
     to_numpy,
 )
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.run.control.ranks import RankContext
 

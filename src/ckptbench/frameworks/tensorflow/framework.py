@@ -22,7 +22,6 @@ from keras import layers
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.data.dataset import Inputs
 from ckptbench.frameworks.contract import (
     SECOND_MOMENT,
     Arrays,
@@ -44,6 +43,7 @@ from ckptbench.frameworks.tensorflow.network import (
     tables_of,
     variables_of,
 )
+from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
 from ckptbench.run.control.ranks import RankContext

@@ -1,4 +1,4 @@
-"""The datasets, and the preparation of each into a folder that `ckptbench.data.dataset` reads.
+"""The datasets, and the preparation of each into a folder that `ckptbench.inputs.datasets.dataset` reads.
 
 Every subclass of Source in a module of this package is a dataset.
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 from ckptbench.common.errors import DataError, RunFolderError
 from ckptbench.common.files import read_json
-from ckptbench.data.dataset import DESCRIPTION, Dataset
-from ckptbench.data.sources.source import Source
-from ckptbench.data.sources.writing import write_dataset
+from ckptbench.inputs.datasets.dataset import DESCRIPTION, Dataset
+from ckptbench.inputs.datasets.sources.source import Source
+from ckptbench.inputs.datasets.sources.writing import write_dataset
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     importlib.import_module(_module.name)

@@ -20,7 +20,7 @@ import numpy as np
 from ckptbench.common.errors import DataError
 from ckptbench.common.files import file_sha256, unreadable
 from ckptbench.common.removal import remove_or_warn
-from ckptbench.data.sources.source import Block, Content, Source
+from ckptbench.inputs.datasets.sources.source import Block, Content, Source
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"

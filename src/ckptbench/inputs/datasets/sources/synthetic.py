@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data.dataset import Split
-from ckptbench.data.sources.source import Block, Content, Source
+from ckptbench.inputs.datasets.dataset import Split
+from ckptbench.inputs.datasets.sources.source import Block, Content, Source
 
 CELLS = 8
 BLOCK_BYTES = 32 * 2**20

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.common.errors import DataError
-from ckptbench.data.sources.source import Content, Source
+from ckptbench.inputs.datasets.sources.source import Content, Source
 
 TRAIN_SAMPLES = 1437
 SPLIT_SEED = 0

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data.dataset import Split
+from ckptbench.inputs.datasets.dataset import Split
 
 Block = tuple[NDArray[Any], NDArray[Any]]
 """Images (n, height, width, channels) and labels (n,), or tokens (n, length) and the tokens that follow them (n, length)."""

@@ -19,9 +19,9 @@ from ckptbench.common.files import file_sha256, read_json, write_json
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.common.processes import die_with_parent
 from ckptbench.common.remedies import free
-from ckptbench.environments.folder import READY, clear_away, locked
-from ckptbench.environments.horovod import RECIPE, HorovodBuild
-from ckptbench.environments.lock_file import check_hashes, pinned, pinned_sha256, read_lock
+from ckptbench.inputs.environments.folder import READY, clear_away, locked
+from ckptbench.inputs.environments.horovod import RECIPE, HorovodBuild
+from ckptbench.inputs.environments.lock_file import check_hashes, pinned, pinned_sha256, read_lock
 
 log = logging.getLogger("ckptbench")
 

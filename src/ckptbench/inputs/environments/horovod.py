@@ -27,8 +27,8 @@ from ckptbench.common.files import file_sha256
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.common.processes import die_with_parent
 from ckptbench.common.removal import try_to_remove
-from ckptbench.environments.folder import clear_away
-from ckptbench.environments.lock_file import pinned, read_lock, version_in
+from ckptbench.inputs.environments.folder import clear_away
+from ckptbench.inputs.environments.lock_file import pinned, read_lock, version_in
 
 TAIL_LINES = 8
 ERROR_LINES = 6
@@ -113,7 +113,7 @@ class HorovodBuild:
         if (version := version_in(packages["horovod"])) != RECIPE.version:
             raise EnvironmentSetupError(
                 f"{lock} lists horovod=={version}: only {RECIPE.version} can be compiled "
-                "(the recipe is in src/ckptbench/environments/horovod.py)"
+                "(the recipe is in src/ckptbench/inputs/environments/horovod.py)"
             )
         return cls(lock, cache)
 
@@ -237,7 +237,7 @@ def apply_edit(edit: Edit, source: Path) -> None:
     if edit.old not in text:
         raise EnvironmentSetupError(
             f"{path} has no `{edit.old.strip()}` to edit: it is not the source that the recipe in "
-            "src/ckptbench/environments/horovod.py is for"
+            "src/ckptbench/inputs/environments/horovod.py is for"
         )
     path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
 

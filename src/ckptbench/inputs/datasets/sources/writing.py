@@ -15,8 +15,8 @@ from ckptbench.common.errors import DataError
 from ckptbench.common.files import write_json
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import remove_or_warn
-from ckptbench.data.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, TOKEN
-from ckptbench.data.sources.source import Content
+from ckptbench.inputs.datasets.dataset import DESCRIPTION, SCHEMA_VERSION, SPLITS, TOKEN
+from ckptbench.inputs.datasets.sources.source import Content
 
 
 def write_dataset(folder: Path, name: str, content: Content, made_from: Mapping[str, Any]) -> None:

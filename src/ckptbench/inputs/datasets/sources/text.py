@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ckptbench.common.errors import DataError
 from ckptbench.common.files import file_sha256, unreadable
-from ckptbench.data.dataset import SPLITS, TOKEN, Split
-from ckptbench.data.sources.source import Block, Content, Source
+from ckptbench.inputs.datasets.dataset import SPLITS, TOKEN, Split
+from ckptbench.inputs.datasets.sources.source import Block, Content, Source
 
 BYTES = 256
 """The vocabulary of a text that is read as bytes."""

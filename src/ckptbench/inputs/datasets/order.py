@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.data.dataset import Dataset, Inputs
+from ckptbench.inputs.datasets.dataset import Dataset, Inputs
 
 
 def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
