@@ -58,7 +58,7 @@ test-full: test ## the same with every combination, more kills and more seeds: h
 
 # .venv/ready says what .venv was made from, and where: a checkout of another age makes nothing again, and a copy makes its own, as that of
 # another clone runs the code of that clone.
-BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml hatch_build.py src/ckptbench/strategies/copying.c $(PLUGINS:%=%pyproject.toml)
+BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml hatch_build.py src/ckptbench/checkpointing/copying.c $(PLUGINS:%=%pyproject.toml)
 environment: ## make .venv, in which everything else runs
 	@lines=$$(test -L .venv && echo 1 || echo 2); \
 	  now=$$({ cat $(BUILT_FROM) | sha256sum; pwd; } | sed $${lines}q); \

@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/ckptbench/strategies/copying.c")
+SOURCE = Path("src/ckptbench/checkpointing/copying.c")
 LIBRARY = SOURCE.with_name("libcopying.so")
 
 

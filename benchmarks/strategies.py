@@ -44,7 +44,10 @@ from numpy.typing import NDArray
 from ratio import median_interval
 from training import LENGTH, OPTIMIZERS, OVER_PYTORCH, RESULTS, Saver, Training
 
-from ckptbench.checkpoints.store import fsync
+from ckptbench.checkpointing.contract import done
+from ckptbench.checkpointing.copying import WAY, kept_memory
+from ckptbench.checkpointing.store import fsync
+from ckptbench.checkpointing.writer import write_file
 from ckptbench.common.footprint import Footprint, forget_peak
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.networks.models import ARCHITECTURES
@@ -53,9 +56,6 @@ from ckptbench.run.control.joining import pin
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.control.variables import steady_heap
 from ckptbench.run.trace import Checkpoint, read_trace
-from ckptbench.strategies.contract import done
-from ckptbench.strategies.copying import WAY, kept_memory
-from ckptbench.strategies.writer import write_file
 
 NONE, DISK = "none", "disk"
 CHOSEN = ("framework", "optimizer", "precision", "length")

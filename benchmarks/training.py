@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.levels import Levels
+from ckptbench.checkpointing.levels import Levels
+from ckptbench.checkpointing.manager import TimedCheckpointer
 from ckptbench.frameworks.contract import AdamW, Optimizer, Sgd, TrainSpec
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.inputs.datasets.dataset import Inputs
@@ -20,7 +21,6 @@ from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.identity import Identity
 from ckptbench.run.position import Position
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.timed import TimedCheckpointer
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 OVER_PYTORCH = ("pytorch", "pytorch_fsdp")

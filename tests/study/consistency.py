@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from scenario import Scenario, open_strategy
 from scenarios import main
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing import staging_buffer as images
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework, Tensor
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, formats_of
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
-from ckptbench.strategies import image as images
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
 
 SAVES = 6

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scenario import BY, open_strategy
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.matrix.plugin_spec import PluginSpec

@@ -17,8 +17,9 @@ import numpy as np
 from scenario import Scenario, open_strategy
 from scenarios import main
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import read_version, version_name
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import read_version, version_name
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.processes import end_with_parent
 from ckptbench.frameworks.contract import Arrays
@@ -26,7 +27,6 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import formats_of
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
-from ckptbench.strategies.timed import TimedCheckpointer
 
 SAVED = Position(step=3, epoch=0, step_in_epoch=3)
 NEXT = Position(step=4, epoch=0, step_in_epoch=4)

@@ -12,16 +12,16 @@ from safetensors.torch import load_file
 from scenario import Scenario, open_strategy
 from scenarios import main
 
-from ckptbench.checkpoints.pieces import pieces_in
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing import staging_buffer as images
+from ckptbench.checkpointing.copying import is_native
+from ckptbench.checkpointing.pieces import pieces_in
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
-from ckptbench.strategies import image as images
-from ckptbench.strategies.copying import is_native
 
 BY_NUMPY = " by NumPy"
 OWN = ("sharded", "async", "deepfreeze", f"async{BY_NUMPY}", f"deepfreeze{BY_NUMPY}")

@@ -8,8 +8,9 @@ from math import prod
 
 import numpy as np
 
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing.levels import Levels
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd, TrainSpec
 from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.levels import SHARED
@@ -28,7 +29,6 @@ from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, Precision, load
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.identity import Identity
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.timed import TimedCheckpointer
 
 IMAGE, CLASSES = (32, 32, 3), 10
 TINY, TOKENS = (4, 3, 2), (12,)

@@ -17,8 +17,9 @@ import malice
 import numpy as np
 from scenario import BY, Scenario, open_strategy, strategies_of
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import open_version, read_version, version_name
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import open_version, read_version, version_name
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework
 from ckptbench.frameworks.determinism import LIBRARIES
@@ -28,7 +29,6 @@ from ckptbench.run.control.joining import join_ranks
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.control.variables import LOGS, read_assignment
 from ckptbench.run.position import Position
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.rank import log_to
 
 EARLIER = Position(step=2, epoch=0, step_in_epoch=2)

@@ -8,15 +8,15 @@ import numpy as np
 from scenario import open_strategy, strategies_of, varied_weights
 from scenarios import main
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import read_version, version_name
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import read_version, version_name
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Optimizer, Sgd, TrainSpec
 from ckptbench.matrix.networks.transformers import gpt
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS, NATIVE, formats_of, load
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
-from ckptbench.strategies.timed import TimedCheckpointer
 
 VOCABULARY, LENGTH = 257, 6
 """No number of ranks divides this prime."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ckptbench.checkpoints.version import version_name
+from ckptbench.checkpointing.version import version_name
 
 Random = np.random.Generator
 

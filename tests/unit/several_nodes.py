@@ -13,15 +13,15 @@ from numpy_framework import ALONE, NumpyFramework
 from strategies import IDENTITY
 from test_native import built
 
-from ckptbench.checkpoints.levels import KEPT_SPREAD, Levels
+from ckptbench.checkpointing.levels import KEPT_SPREAD, Levels
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.matrix.levels import MEMORY, SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.ranks import RankContext, assign_ranks
 from ckptbench.run.identity import Identity
 from ckptbench.run.position import Position
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.state_files import FORMAT
-from ckptbench.strategies.timed import TimedCheckpointer
 
 PATIENCE_S = 300
 T = TypeVar("T")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from strategies import IDENTITY
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from numpy_framework import ALONE
 
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing.levels import Levels
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
@@ -16,7 +17,6 @@ from ckptbench.matrix.registry import NATIVE
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.identity import Identity
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.timed import TimedCheckpointer
 
 IDENTITY = Identity(
     run_id="a1" * 16,

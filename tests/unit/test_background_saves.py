@@ -22,7 +22,11 @@ from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 from test_native import FIRST, SECOND, built, newest, same
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing import manager as timing
+from ckptbench.checkpointing import staging_buffer as images
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, share_name
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS
 from ckptbench.frameworks.contract import Sgd, Tensor, TrainSpec
@@ -31,10 +35,6 @@ from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
 from ckptbench.run.trace import read_trace
-from ckptbench.strategies import image as images
-from ckptbench.strategies import timed as timing
-from ckptbench.strategies.state_files import FORMAT, bytes_of, own_name, share_name
-from ckptbench.strategies.timed import TimedCheckpointer
 
 CAPTURES_BESIDE = pytest.mark.parametrize("way", ["numpy"], indirect=True)
 ENGINES = pytest.mark.parametrize("engine", ["async", "deepfreeze"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ckptbench.checkpoints.checksum import BLOCK_BYTES, file_checksum
+from ckptbench.checkpointing.checksum import BLOCK_BYTES, file_checksum
 
 OF_NO_BYTES = "99aa06d3014798d86001c324468d497f"
 """XXH3-128 of nothing, as xxHash's own tests have it."""

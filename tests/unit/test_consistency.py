@@ -16,9 +16,18 @@ from run_folders import Arrays, FakeRun, Kill, Moment, cell, trained
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.checkpoints.levels import KEPT_LOCAL
-from ckptbench.checkpoints.pieces import write_pieces
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.levels import KEPT_LOCAL
+from ckptbench.checkpointing.pieces import write_pieces
+from ckptbench.checkpointing.state_files import (
+    bytes_of,
+    load_shares,
+    own_share,
+    save_own,
+    share_file,
+    share_name,
+)
+from ckptbench.checkpointing.version import Version
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
@@ -27,15 +36,6 @@ from ckptbench.run.events import Digest, File, Pause, Save
 from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
 from ckptbench.run.trace import read_trace, whole_events
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.state_files import (
-    bytes_of,
-    load_shares,
-    own_share,
-    save_own,
-    share_file,
-    share_name,
-)
 
 MakePlan = Callable[..., Plan]
 STATISTICS = "buffer/norm.running_mean"

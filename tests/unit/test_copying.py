@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hatchling.bridge.app import Application
 
-from ckptbench.checkpoints.checksum import BLOCK_BYTES, Checksum
-from ckptbench.strategies import copying
+from ckptbench.checkpointing import copying
+from ckptbench.checkpointing.checksum import BLOCK_BYTES, Checksum
 from hatch_build import LIBRARY, SOURCE, CompileCopying
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,8 +19,8 @@ from corruptions import OF_A_FILE, OF_A_VERSION, Damage, Random
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version, version_name
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version, version_name
 from ckptbench.frameworks.contract import Arrays, Format, Sgd, TrainSpec
 from ckptbench.run.position import Position
 from ckptbench.training.digest import digests

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from stored_versions import fails, flip_bit, names, write, write_with_folders
 
-from ckptbench.checkpoints import version as version_module
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import open_version, read_version
+from ckptbench.checkpointing import version as version_module
+from ckptbench.checkpointing.levels import Levels
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import open_version, read_version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import read_json, write_json
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED

@@ -12,14 +12,14 @@ import pytest
 from test_levels import deepfreeze, opened, save, three
 from test_native import built
 
-from ckptbench.checkpoints.levels import failed_save
+from ckptbench.checkpointing.levels import failed_save
+from ckptbench.checkpointing.state_files import share_name
 from ckptbench.common import remedies
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import mount_of
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.run.events import SaveFailed
 from ckptbench.run.trace import whole_events
-from ckptbench.strategies.state_files import share_name
 
 FOLDERS = {MEMORY: Path("/here/memory"), NODE: Path("/here/node"), SHARED: Path("/here/shared")}
 OTHER = {

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from numpy_framework import ALONE, Unasked
 
-from ckptbench.checkpoints.version import open_version
+from ckptbench.checkpointing.strategies.asynchronous import Asynchronous
+from ckptbench.checkpointing.version import open_version
 from ckptbench.common.clock import boot_id
 from ckptbench.common.errors import ConfigError, LaunchError
 from ckptbench.common.files import read_json
@@ -34,7 +35,6 @@ from ckptbench.run.layout import final_path, trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.schedule import kills_of
 from ckptbench.run.seal import verify_seal
-from ckptbench.strategies.asynchronous import Asynchronous
 from ckptbench.training.rank import run_rank
 
 MakePlan = Callable[..., Plan]

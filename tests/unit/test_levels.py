@@ -15,8 +15,10 @@ from numpy_framework import ALONE, NumpyFramework
 from strategies import IDENTITY
 from test_native import built, same
 
-from ckptbench.checkpoints import preflight
-from ckptbench.checkpoints.levels import Levels, open_levels
+from ckptbench.checkpointing import preflight
+from ckptbench.checkpointing.levels import Levels, open_levels
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
@@ -25,8 +27,6 @@ from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
 from ckptbench.run.recorder import Recorder
 from ckptbench.run.trace import read_trace
-from ckptbench.strategies.state_files import FORMAT
-from ckptbench.strategies.timed import TimedCheckpointer
 
 MakePlan = Callable[..., Plan]
 

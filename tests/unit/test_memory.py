@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.checkpoints import preflight
+from ckptbench.checkpointing import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.memory import available_memory, control_group_headroom, free_shared_memory
 from ckptbench.common.memory_kills import ended

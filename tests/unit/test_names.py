@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing.levels import open_levels
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config

@@ -16,15 +16,15 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 
-from ckptbench.checkpoints import store as store_module
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version, open_version
+from ckptbench.checkpointing import store as store_module
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version, open_version
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Arrays, Sgd, TrainSpec, put_arrays
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
 
 FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))
@@ -95,7 +95,9 @@ def test_a_rank_puts_its_own_file_on_stable_storage_before_rank_0_is_told_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr("ckptbench.strategies.timed.fsync", lambda path: order.append(path.name))
+    monkeypatch.setattr(
+        "ckptbench.checkpointing.manager.fsync", lambda path: order.append(path.name)
+    )
     framework = built()
     monkeypatch.setattr(framework, "barrier", lambda: order.append("barrier"))
     strategy(tmp_path, framework, RANK_1).save(FIRST)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from several_nodes import PATIENCE_S, Nodes
 
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.launch import attempts
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.shard_assembler import ShardAssembler
@@ -27,7 +28,6 @@ from ckptbench.run.control import variables
 from ckptbench.run.control.ranks import assign_ranks
 from ckptbench.run.control.server import ControlServer
 from ckptbench.run.plan import Plan
-from ckptbench.strategies.state_files import FORMAT
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MakePlan = Callable[..., Plan]

@@ -22,8 +22,8 @@ from stored_versions import write
 from strategies import IDENTITY
 
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import open_version
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import open_version
 from ckptbench.common.errors import LaunchError, RunStopped
 from ckptbench.common.files import read_json
 from ckptbench.inputs.datasets.dataset import dataset_sha256

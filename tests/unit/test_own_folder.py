@@ -12,8 +12,9 @@ import pytest
 from stored_versions import names, write
 from test_levels import interrupted
 
-from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.state_files import FORMAT
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.own_folder import ForeignFolder, make_own
 from ckptbench.launch.folder_locks import checkpoint_folder_locked
@@ -21,7 +22,6 @@ from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.levels import MEMORY
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.plan import Plan
-from ckptbench.strategies.state_files import FORMAT
 
 ANOTHER = 65534
 

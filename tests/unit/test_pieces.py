@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from ckptbench.checkpoints.pieces import (
+from ckptbench.checkpointing.pieces import (
     ALIGNMENT,
     Layout,
     Piece,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.checkpoints import preflight
+from ckptbench.checkpointing import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.config.inputs import sizes_of
 from ckptbench.inputs.datasets.dataset import Dataset

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from stored_versions import Busy, fails, flip_bit, names, write
 
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.store import CheckpointStore, held_bytes
-from ckptbench.checkpoints.version import open_version
+from ckptbench.checkpointing.levels import Levels
+from ckptbench.checkpointing.store import CheckpointStore, held_bytes
+from ckptbench.checkpointing.version import open_version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import MEMORY, SHARED
 

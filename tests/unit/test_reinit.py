@@ -15,7 +15,7 @@ from numpy_framework import ALONE
 from stored_versions import write
 from struck_plans import loss, met, struck
 
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing.levels import open_levels
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.failures.recovery.contract import Regrouped, Verdict
 from ckptbench.failures.recovery.reinit import Reinit, ReinitRank, tells_of_a_loss, whole_step

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from stored_versions import Busy, names, write
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.writer import take
 from ckptbench.common.removal import try_to_remove
-from ckptbench.strategies.writer import take
 
 
 def test_of_a_folder_all_goes_that_can(tmp_path: Path, busy: Busy) -> None:

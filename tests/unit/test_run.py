@@ -17,9 +17,10 @@ from numpy_framework import ALONE, Unasked
 from stored_versions import Busy
 
 from ckptbench.analysis.collect.run_folder import Run
-from ckptbench.checkpoints import preflight
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing import preflight
+from ckptbench.checkpointing.copying import is_native
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import DataError, LaunchError, RunFolderError, RunStopped
 from ckptbench.common.files import read_json
 from ckptbench.launch import run
@@ -34,7 +35,6 @@ from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.seal import verify_seal
 from ckptbench.run.trace import whole_events
-from ckptbench.strategies.copying import is_native
 from ckptbench.training.rank import run_rank
 
 MakePlan = Callable[..., Plan]

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 
-from ckptbench.checkpoints.shares import gather_shares
-from ckptbench.checkpoints.version import read_version
+from ckptbench.checkpointing.shares import gather_shares
+from ckptbench.checkpointing.version import read_version
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import is_inside
 from ckptbench.common.shape import WrongShape, check

@@ -21,22 +21,22 @@ from several_nodes import PATIENCE_S, Meeting, Nodes, levels_of_node, places
 from strategies import IDENTITY, timed
 from test_native import built
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
-from ckptbench.common.errors import CheckpointError
-from ckptbench.matrix.levels import MEMORY, NODE, SHARED
-from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.run.identity import Identity
-from ckptbench.run.trace import read_trace
-from ckptbench.strategies import shard_assembly
-from ckptbench.strategies.shard_assembly import (
+from ckptbench.checkpointing.state_files import FORMAT, own_name, share_name
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.strategies import shard_assembly
+from ckptbench.checkpointing.strategies.shard_assembly import (
     Key,
     Part,
     assemble_shards,
     choose,
     parts_held,
 )
-from ckptbench.strategies.state_files import FORMAT, own_name, share_name
+from ckptbench.checkpointing.version import Version
+from ckptbench.common.errors import CheckpointError
+from ckptbench.matrix.levels import MEMORY, NODE, SHARED
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.run.identity import Identity
+from ckptbench.run.trace import read_trace
 from tests.living import is_running
 
 # The decision

@@ -11,16 +11,9 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 
-from ckptbench.checkpoints.pieces import Layout, Piece, pieces_in, write_pieces
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
-from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
-from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.run.control.ranks import RankContext
-from ckptbench.run.events import File
-from ckptbench.run.position import Position
-from ckptbench.strategies.state_files import (
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.pieces import Layout, Piece, pieces_in, write_pieces
+from ckptbench.checkpointing.state_files import (
     FORMAT,
     bytes_of,
     load_own,
@@ -29,7 +22,14 @@ from ckptbench.strategies.state_files import (
     save_own,
     share_name,
 )
-from ckptbench.strategies.timed import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version
+from ckptbench.common.errors import CheckpointError
+from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
+from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.run.control.ranks import RankContext
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 
 FIRST = Position(step=1, epoch=0, step_in_epoch=1)
 SHARDED = PluginSpec("sharded")

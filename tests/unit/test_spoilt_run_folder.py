@@ -14,7 +14,7 @@ from in_process import in_job, interrupt, last_digest, versions
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.derive import derive
 from ckptbench.analysis.tables.registry import COLLECTED
-from ckptbench.checkpoints.version import open_version
+from ckptbench.checkpointing.version import open_version
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
 from ckptbench.launch import earlier_traces

@@ -14,10 +14,10 @@ import pytest
 from stored_versions import NESTED, commit, fails, names, write, write_with_folders
 from strategies import IDENTITY
 
-from ckptbench.checkpoints import store as store_module
-from ckptbench.checkpoints.checksum import ALGORITHM
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import (
+from ckptbench.checkpointing import store as store_module
+from ckptbench.checkpointing.checksum import ALGORITHM
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import (
     MANIFEST,
     Version,
     checksums_of,

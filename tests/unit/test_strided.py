@@ -13,13 +13,13 @@ from strategies import timed
 from test_native import FIRST, SECOND, newest, same
 from test_sharded import world
 
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing import staging_buffer as images
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.state_files import FORMAT, own_share
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.elements import copy_elements, put_elements
 from ckptbench.frameworks.contract import Tensor
 from ckptbench.matrix.plugin_spec import PluginSpec
-from ckptbench.strategies import image as images
-from ckptbench.strategies.state_files import FORMAT, own_share
-from ckptbench.strategies.timed import TimedCheckpointer
 
 MB = 1 << 20
 SHAPE = (64, 3, 3, 3500)

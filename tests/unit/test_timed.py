@@ -14,8 +14,11 @@ from numpy_framework import ALONE, NumpyFramework, linear
 from stored_versions import Busy
 from strategies import timed
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.strategies.native import Native
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.frameworks.contract import Sgd, TrainSpec
 from ckptbench.matrix.levels import SHARED
@@ -24,9 +27,6 @@ from ckptbench.matrix.registry import NATIVE, STRATEGIES, StrategyEntry
 from ckptbench.run.events import File, Retained, SaveFailed
 from ckptbench.run.position import Position
 from ckptbench.run.trace import read_trace, whole_events
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext
-from ckptbench.strategies.native import Native
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.digest import digests
 
 BEHIND = PluginSpec("behind")

@@ -14,8 +14,9 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked, linear
 from strategies import timed
 
-from ckptbench.checkpoints import shares
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing import shares
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.clock import boot_id, clock
 from ckptbench.common.errors import CheckpointError, CkptbenchError, LaunchError
 from ckptbench.failures.injector_client import InjectorClient
@@ -26,7 +27,6 @@ from ckptbench.run.control import variables
 from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training import rank
 from ckptbench.training.evaluation import cross_entropy_sum
 from ckptbench.training.rank import launched_ns, run_rank

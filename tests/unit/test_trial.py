@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from numpy_framework import Unasked
 
-from ckptbench.checkpoints import preflight
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing import preflight
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.common.errors import EnvironmentSetupError, LaunchError
 from ckptbench.inputs.environments.folder import locked
 from ckptbench.launch.run import Execution, run_cell
@@ -22,7 +23,6 @@ from ckptbench.matrix.levels import NODE
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.plan import Plan
-from ckptbench.strategies.state_files import FORMAT
 from ckptbench.training import rank
 
 MakePlan = Callable[..., Plan]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.strategies.copying import kept_memory
-from ckptbench.strategies.writer import write_file
+from ckptbench.checkpointing.copying import kept_memory
+from ckptbench.checkpointing.writer import write_file
 
 BYTES = 5 * 4096
 PWRITE = os.pwrite

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from ckptbench.checkpointing.strategies.pytorch import writing_process
+from ckptbench.checkpointing.strategies.pytorch.writing_process import LONGEST, end_sharing
 from ckptbench.common.errors import CheckpointError
-from ckptbench.strategies.pytorch import writing_process
-from ckptbench.strategies.pytorch.writing_process import LONGEST, end_sharing
 
 SHARES = """
 import multiprocessing.reduction, os, tempfile
 from multiprocessing.reduction import DupFd
-from ckptbench.strategies.pytorch.writing_process import make_room_for_sockets
+from ckptbench.checkpointing.strategies.pytorch.writing_process import make_room_for_sockets
 if {prepared}:
     make_room_for_sockets()
 os.close(DupFd(os.open("/dev/null", os.O_RDONLY)).detach())

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypedDict
 
-from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.clock import Instant, day_ns
 from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.common.files import read_shaped

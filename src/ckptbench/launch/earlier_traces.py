@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.removal import keep_aside
 from ckptbench.matrix.registry import RECOVERIES

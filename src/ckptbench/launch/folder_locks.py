@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypedDict
 
-from ckptbench.checkpoints.version import read_version
+from ckptbench.checkpointing.version import read_version
 from ckptbench.common import locks
 from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.common.files import open_regular, read_shaped, sync_folders

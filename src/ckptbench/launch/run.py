@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ckptbench.checkpoints import preflight
-from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.store import CheckpointStore
+from ckptbench.checkpointing import preflight
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.files import sync_folders, write_json
 from ckptbench.common.processes import is_orphan

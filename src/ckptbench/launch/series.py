@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing.levels import open_levels
 from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.counters import Counters
 from ckptbench.common.files import write_json

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import has_local
+from ckptbench.checkpointing.levels import has_local
 from ckptbench.launch.allocation import own_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks

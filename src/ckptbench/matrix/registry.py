@@ -257,22 +257,22 @@ NATIVE = PluginSpec("native")
 STRATEGIES = Registry(
     {
         NATIVE.name: StrategyEntry(
-            location="ckptbench.strategies.native:Native", stages=("begun", "written")
+            location="ckptbench.checkpointing.strategies.native:Native", stages=("begun", "written")
         ),
         "sharded": StrategyEntry(
-            location="ckptbench.strategies.sharded:Sharded",
+            location="ckptbench.checkpointing.strategies.sharded:Sharded",
             formats=("safetensors",),
             stages=("begun", "written"),
         ),
         "async": StrategyEntry(
-            location="ckptbench.strategies.asynchronous:Asynchronous",
+            location="ckptbench.checkpointing.strategies.asynchronous:Asynchronous",
             formats=("safetensors",),
             stages=("begun", "copied", "written"),
             blocking=False,
             recycles=True,
         ),
         "deepfreeze": StrategyEntry(
-            location="ckptbench.strategies.deepfreeze:DeepFreeze",
+            location="ckptbench.checkpointing.strategies.deepfreeze:DeepFreeze",
             formats=("safetensors",),
             stages=("begun", "captured", "written"),
             blocking=False,
@@ -280,26 +280,26 @@ STRATEGIES = Registry(
             options={"memory": 0, "node": 0, "shared": 1},
         ),
         "tf_async": StrategyEntry(
-            location="ckptbench.strategies.tf_async:TensorFlowAsync",
+            location="ckptbench.checkpointing.strategies.tf_async:TensorFlowAsync",
             frameworks=("tensorflow", "horovod_tensorflow"),
             formats=("tf_checkpoint",),
             stages=("begun", "copied", "written"),
             blocking=False,
         ),
         "multi_node_checkpointer": StrategyEntry(
-            location="ckptbench.strategies.multi_node_checkpointer:MultiNodeCheckpointer",
+            location="ckptbench.checkpointing.strategies.multi_node_checkpointer:MultiNodeCheckpointer",
             frameworks=("chainer",),
             formats=("npz_compressed",),
             stages=("begun", "written"),
         ),
         "dcp": StrategyEntry(
-            location="ckptbench.strategies.pytorch.dcp:Dcp",
+            location="ckptbench.checkpointing.strategies.pytorch.dcp:Dcp",
             frameworks=_PYTORCH,
             formats=("dcp",),
             stages=("begun", "written"),
         ),
         "dcp_async": StrategyEntry(
-            location="ckptbench.strategies.pytorch.dcp_async:DcpAsync",
+            location="ckptbench.checkpointing.strategies.pytorch.dcp_async:DcpAsync",
             frameworks=_PYTORCH,
             formats=("dcp",),
             stages=("begun", "copied", "written"),
@@ -310,14 +310,14 @@ STRATEGIES = Registry(
             },
         ),
         "torchsnapshot": StrategyEntry(
-            location="ckptbench.strategies.pytorch.torchsnapshot:TorchSnapshot",
+            location="ckptbench.checkpointing.strategies.pytorch.torchsnapshot:TorchSnapshot",
             frameworks=("pytorch",),
             formats=("torchsnapshot",),
             stages=("begun", "copied", "written"),
             blocking=False,
         ),
         "torch_checkpointing": StrategyEntry(
-            location="ckptbench.strategies.pytorch.torch_checkpointing:TorchCheckpointing",
+            location="ckptbench.checkpointing.strategies.pytorch.torch_checkpointing:TorchCheckpointing",
             frameworks=("pytorch",),
             formats=("torch_checkpointing",),
             stages=("begun", "copied", "written"),
@@ -325,7 +325,7 @@ STRATEGIES = Registry(
             options={"staging": ("beside", "blocking")},
         ),
         "orbax": StrategyEntry(
-            location="ckptbench.strategies.orbax:Orbax",
+            location="ckptbench.checkpointing.strategies.orbax:Orbax",
             frameworks=("tensorflow", "jax"),
             formats=("orbax",),
             stages=("begun", "copied", "written"),
@@ -335,10 +335,12 @@ STRATEGIES = Registry(
     hidden={
         # Not blocking: the commit of nothing, which takes what the disk takes, is then no part of the stall.
         "null": StrategyEntry(
-            location="ckptbench.strategies.known_cost:Null", stages=("begun",), blocking=False
+            location="ckptbench.checkpointing.strategies.known_cost:Null",
+            stages=("begun",),
+            blocking=False,
         ),
         "stall": StrategyEntry(
-            location="ckptbench.strategies.known_cost:Stall",
+            location="ckptbench.checkpointing.strategies.known_cost:Stall",
             stages=("begun",),
             blocking=False,
             options={"ms": 100},

@@ -11,12 +11,12 @@ import logging
 import sys
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.strategies.shard_assembly import assemble_shards
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.remedies import in_one_line
 from ckptbench.run.control.joining import join_ranks
 from ckptbench.run.plan import Plan
-from ckptbench.strategies.shard_assembly import assemble_shards
 from ckptbench.training.rank import become_rank
 
 log = logging.getLogger("ckptbench.training.assemble")

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from ckptbench.checkpoints.levels import open_levels
-from ckptbench.checkpoints.version import Version, read_version
+from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.version import Version, read_version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.footprint import forget_peak
@@ -30,7 +31,6 @@ from ckptbench.run.layout import final_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.timed import TimedCheckpointer
 from ckptbench.training.ablation import Ablation
 from ckptbench.training.digest import StateDigester
 from ckptbench.training.evaluation import evaluate, predict_as_often

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
-from ckptbench.checkpoints import preflight
-from ckptbench.checkpoints.levels import local_folders
+from ckptbench.checkpointing import preflight
+from ckptbench.checkpointing.copying import is_native
+from ckptbench.checkpointing.levels import local_folders
 from ckptbench.common.clock import Instant, boot_id, clock, day_ns
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import open_regular
@@ -31,7 +32,6 @@ from ckptbench.run.events import End, Phase, Start
 from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.copying import is_native
 from ckptbench.training.loop import Stopped, Trainer
 
 log = logging.getLogger("ckptbench.training.rank")

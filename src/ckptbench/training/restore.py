@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.version import Version
 from ckptbench.common import page_cache
 from ckptbench.common.clock import clock
 from ckptbench.run.events import Phase
-from ckptbench.strategies.timed import TimedCheckpointer
 
 
 def evict(version: Version, *, first_of_node: bool, barrier: Callable[[], None]) -> Phase:

@@ -23,7 +23,7 @@ from typing import NamedTuple, NoReturn, Protocol, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.levels import open_levels
+from ckptbench.checkpointing.levels import open_levels
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict

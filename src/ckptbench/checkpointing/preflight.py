@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ckptbench.checkpoints.levels import KEPT_LOCAL, KEPT_SPREAD, elsewhere, open_levels
-from ckptbench.checkpoints.store import held_bytes
+from ckptbench.checkpointing.levels import KEPT_LOCAL, KEPT_SPREAD, elsewhere, open_levels
+from ckptbench.checkpointing.store import held_bytes
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.memory import available_memory, free_shared_memory
 from ckptbench.common.remedies import blame, cause

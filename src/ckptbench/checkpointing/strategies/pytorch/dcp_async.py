@@ -28,16 +28,20 @@ from torch.distributed.checkpoint import _async_process_executor as engine
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.strategies.pytorch.dcp_files import first_cause, load, written_files
+from ckptbench.checkpointing.strategies.pytorch.state import OwnGroup, save_rest, state_of
+from ckptbench.checkpointing.strategies.pytorch.writing_process import (
+    died,
+    end_sharing,
+    make_room_for_sockets,
+)
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.memory_kills import MemoryKills
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.pytorch.dcp_files import first_cause, load, written_files
-from ckptbench.strategies.pytorch.state import OwnGroup, save_rest, state_of
-from ckptbench.strategies.pytorch.writing_process import died, end_sharing, make_room_for_sockets
 
 
 class DcpAsync(Strategy):

@@ -9,14 +9,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.staging_buffer import Image
+from ckptbench.checkpointing.state_files import load_shares, save_own
+from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.image import Image
-from ckptbench.strategies.state_files import load_shares, save_own
 
 
 class Asynchronous(Strategy):

@@ -15,12 +15,16 @@ from pathlib import Path
 
 import torch.distributed.checkpoint as dcp
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, done
+from ckptbench.checkpointing.strategies.pytorch.dcp_files import (
+    load,
+    telling_the_cause,
+    written_files,
+)
+from ckptbench.checkpointing.strategies.pytorch.state import save_rest, state_of
+from ckptbench.checkpointing.version import Version
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done
-from ckptbench.strategies.pytorch.dcp_files import load, telling_the_cause, written_files
-from ckptbench.strategies.pytorch.state import save_rest, state_of
 
 
 class Dcp(Strategy):

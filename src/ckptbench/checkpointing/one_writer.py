@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done, written_file
+from ckptbench.checkpointing.state_files import own_name, own_of, save_own
+from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
-from ckptbench.strategies.state_files import own_name, own_of, save_own
 
 WRITING_RANK = 0
 

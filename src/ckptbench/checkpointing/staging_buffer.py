@@ -12,15 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.checksum import Checksum
-from ckptbench.checkpoints.pieces import Layout, Piece, header_of
-from ckptbench.common.errors import CheckpointError
-from ckptbench.common.small_floats import name_of
-from ckptbench.frameworks.contract import Arrays, Tensor
-from ckptbench.run.events import File
-from ckptbench.strategies.contract import TrainingState
-from ckptbench.strategies.copying import NativeCopy, is_native, kept_memory
-from ckptbench.strategies.state_files import (
+from ckptbench.checkpointing.checksum import Checksum
+from ckptbench.checkpointing.contract import TrainingState
+from ckptbench.checkpointing.copying import NativeCopy, is_native, kept_memory
+from ckptbench.checkpointing.pieces import Layout, Piece, header_of
+from ckptbench.checkpointing.state_files import (
     bytes_of,
     layout_of,
     own_name,
@@ -28,7 +24,11 @@ from ckptbench.strategies.state_files import (
     own_share,
     share_name,
 )
-from ckptbench.strategies.writer import write_file
+from ckptbench.checkpointing.writer import write_file
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.small_floats import name_of
+from ckptbench.frameworks.contract import Arrays, Tensor
+from ckptbench.run.events import File
 
 
 class Image:

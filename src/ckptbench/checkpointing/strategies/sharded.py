@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ckptbench.checkpoints.pieces import write_pieces
-from ckptbench.checkpoints.version import Version
-from ckptbench.matrix.levels import SHARED
-from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done
-from ckptbench.strategies.state_files import (
+from ckptbench.checkpointing.contract import Share, Strategy, done
+from ckptbench.checkpointing.pieces import write_pieces
+from ckptbench.checkpointing.state_files import (
     load_shares,
     own_share,
     save_own,
     share_file,
     share_name,
 )
+from ckptbench.checkpointing.version import Version
+from ckptbench.matrix.levels import SHARED
+from ckptbench.run.position import Position
 
 
 class Sharded(Strategy):

@@ -26,12 +26,12 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
 from torch.futures import Future
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import TrainingState, written_file
+from ckptbench.checkpointing.strategies.pytorch.state import load_rest, state_of, statistics_rank
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.run.events import File
-from ckptbench.strategies.contract import TrainingState, written_file
-from ckptbench.strategies.pytorch.state import load_rest, state_of, statistics_rank
 
 INDEX = ".metadata"
 _SUFFIX = ".distcp"

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.checksum import BLOCK_BYTES, of_blocks
+from ckptbench.checkpointing.checksum import BLOCK_BYTES, of_blocks
 
 log = logging.getLogger(__name__)
 

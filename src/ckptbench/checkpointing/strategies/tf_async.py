@@ -17,9 +17,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from ckptbench.checkpointing.contract import done
+from ckptbench.checkpointing.one_writer import OneWriter
 from ckptbench.frameworks.contract import reading
-from ckptbench.strategies.contract import done
-from ckptbench.strategies.one_writer import OneWriter
 
 PREFIX = "model"
 """How the names of its files begin. The file `model.index` says where in the others each tensor lies."""

@@ -30,14 +30,18 @@ from torch_checkpointing.staging import CheckpointStagerConfig, DefaultStager
 from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
 from torch_checkpointing.types import RankInfo
 
+from ckptbench.checkpointing.contract import StrategyContext, done
+from ckptbench.checkpointing.one_writer import WRITING_RANK, OneWriter
+from ckptbench.checkpointing.strategies.pytorch.state import flat, updated_state
+from ckptbench.checkpointing.strategies.pytorch.writing_process import (
+    died,
+    end_sharing,
+    make_room_for_sockets,
+)
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.memory_kills import MemoryKills
 from ckptbench.common.processes import end_with_parent
 from ckptbench.frameworks.contract import reading
-from ckptbench.strategies.contract import StrategyContext, done
-from ckptbench.strategies.one_writer import WRITING_RANK, OneWriter
-from ckptbench.strategies.pytorch.state import flat, updated_state
-from ckptbench.strategies.pytorch.writing_process import died, end_sharing, make_room_for_sockets
 
 ALONE = RankInfo(global_rank=0, global_world_size=1, role_rank=0, role_world_size=1)
 """To the library rank 0 is the only one, so nothing in it waits for other ranks."""

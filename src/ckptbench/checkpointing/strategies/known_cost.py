@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, done
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done
 
 SPIN_S = 0.003
 """The end of a stall is spent computing: a sleep alone lasts as long as the kernel likes."""

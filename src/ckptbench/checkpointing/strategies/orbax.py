@@ -22,10 +22,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from ckptbench.checkpoints.version import names_in
+from ckptbench.checkpointing.contract import done
+from ckptbench.checkpointing.one_writer import WRITING_RANK, OneWriter
+from ckptbench.checkpointing.version import names_in
 from ckptbench.frameworks.contract import put_arrays, reading
-from ckptbench.strategies.contract import done
-from ckptbench.strategies.one_writer import WRITING_RANK, OneWriter
 
 STATE = "state"
 """The folder in a version that Orbax writes."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays, Format, Tensor
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.run.control.ranks import RankContext

@@ -17,13 +17,13 @@ import chainermn
 import numpy as np
 from chainer.serializers import NpzDeserializer
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, done, written_file
+from ckptbench.checkpointing.state_files import load_own, own_name, save_own
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done, written_file
-from ckptbench.strategies.state_files import load_own, own_name, save_own
 
 NAME = "snapshot"
 """The name under which the checkpointer numbers its files. It may contain no dot."""

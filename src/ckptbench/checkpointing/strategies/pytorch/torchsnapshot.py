@@ -31,13 +31,8 @@ from torchsnapshot.manifest import (
 from torchsnapshot.snapshot import PendingSnapshot
 from torchsnapshot.storage_plugins.fs import FSStoragePlugin
 
-from ckptbench.checkpoints.version import Version
-from ckptbench.frameworks.contract import Arrays, reading
-from ckptbench.matrix.levels import SHARED
-from ckptbench.run.events import File
-from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done, written_file
-from ckptbench.strategies.pytorch.state import (
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done, written_file
+from ckptbench.checkpointing.strategies.pytorch.state import (
     OwnGroup,
     flat,
     load_rest,
@@ -45,6 +40,11 @@ from ckptbench.strategies.pytorch.state import (
     state_of,
     statistics_rank,
 )
+from ckptbench.checkpointing.version import Version
+from ckptbench.frameworks.contract import Arrays, reading
+from ckptbench.matrix.levels import SHARED
+from ckptbench.run.events import File
+from ckptbench.run.position import Position
 
 INDEX = ".snapshot_metadata"
 _REPLICATED = ["model/**", "optimizer/**"]

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpoints.pieces import (
+from ckptbench.checkpointing.contract import TrainingState, written_file
+from ckptbench.checkpointing.pieces import (
     Layout,
     Piece,
     pieces_in,
@@ -24,13 +25,12 @@ from ckptbench.checkpoints.pieces import (
     share_of,
     write_pieces,
 )
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import blame
 from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, Tensor, reading
 from ckptbench.run.events import File
-from ckptbench.strategies.contract import TrainingState, written_file
 
 FORMAT = "safetensors"
 """What the versions of these files have as their format."""

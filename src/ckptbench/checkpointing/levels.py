@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.own_folder import ForeignFolder, make_own
 from ckptbench.common.remedies import blame, free, number_of, remedy

@@ -26,12 +26,12 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.staging_buffer import Image
+from ckptbench.checkpointing.state_files import load_shares
+from ckptbench.checkpointing.version import Version
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, done
-from ckptbench.strategies.image import Image
-from ckptbench.strategies.state_files import load_shares
 
 
 class DeepFreeze(Strategy):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ckptbench.checkpoints.checksum import ALGORITHM, file_checksum
+from ckptbench.checkpointing.checksum import ALGORITHM, file_checksum
 from ckptbench.common.errors import CheckpointError, RunFolderError
 from ckptbench.common.files import is_inside, read_json, write_json
 from ckptbench.common.remedies import blame, cause

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import TrainingState
+from ckptbench.checkpointing.state_files import load_own, own_name, save_own
+from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.run.events import File
-from ckptbench.strategies.contract import TrainingState
-from ckptbench.strategies.state_files import load_own, own_name, save_own
 
 _BUFFER = "buffer/"
 """Beginning of the names of running statistics in the state of one rank."""

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ckptbench.checkpoints.checksum import Checksum
-from ckptbench.checkpoints.levels import Levels
-from ckptbench.checkpoints.shares import gather_shares, note_share
-from ckptbench.checkpoints.store import CheckpointStore
-from ckptbench.checkpoints.version import Version, checksums_of
+from ckptbench.checkpointing.checksum import Checksum
+from ckptbench.checkpointing.levels import Levels
+from ckptbench.checkpointing.shares import gather_shares, note_share
+from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.version import Version, checksums_of
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import fsync, write_all
 from ckptbench.common.remedies import blame

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench.checkpoints.checksum import file_checksum
-from ckptbench.checkpoints.version import (
+from ckptbench.checkpointing.checksum import file_checksum
+from ckptbench.checkpointing.version import (
     MANIFEST,
     Version,
     names_in,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ckptbench.checkpoints.version import Version, names_in
+from ckptbench.checkpointing.contract import Share, Strategy, done, written_file
+from ckptbench.checkpointing.state_files import restore_own, save_own
+from ckptbench.checkpointing.version import Version, names_in
 from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
-from ckptbench.strategies.contract import Share, Strategy, done, written_file
-from ckptbench.strategies.state_files import restore_own, save_own
 
 
 class Native(Strategy):

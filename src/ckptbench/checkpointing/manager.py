@@ -28,9 +28,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, Self
 
-from ckptbench.checkpoints.levels import Levels, failed_save
-from ckptbench.checkpoints.shares import gather_shares, note_share
-from ckptbench.checkpoints.version import Version
+from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, TrainingState
+from ckptbench.checkpointing.levels import Levels, failed_save
+from ckptbench.checkpointing.shares import gather_shares, note_share
+from ckptbench.checkpointing.strategies.shard_assembly import newest_of_all_nodes
+from ckptbench.checkpointing.version import Version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.files import fsync
@@ -43,8 +45,6 @@ from ckptbench.run.footprints import Footprints
 from ckptbench.run.identity import Identity
 from ckptbench.run.position import Position
 from ckptbench.run.recorder import Recorder
-from ckptbench.strategies.contract import Share, Strategy, StrategyContext, TrainingState
-from ckptbench.strategies.shard_assembly import newest_of_all_nodes
 
 COMPARING = "before its versions were compared"
 

@@ -1,1 +1,0 @@
-"""Checkpoint versions on disk: their files, commit and checks, the same for every strategy."""
