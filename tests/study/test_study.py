@@ -176,7 +176,7 @@ def test_runs_of_another_config_are_refused_where_nothing_notes_it(
     ("sources", "again", "kept"),
     [
         (
-            ["report/figures/stall.py", "strategies/native.py"],
+            ["report/figures/stall.py", "checkpointing/strategies/native.py"],
             {"draw_stall"},
             {
                 "draw_overhead",
@@ -188,7 +188,7 @@ def test_runs_of_another_config_are_refused_where_nothing_notes_it(
             },
         ),
         (["decide/formulas.py"], {"decide", "draw_advice", "write_answer"}, {"derive_tables"}),
-        (["runs/trace.py"], {"collect_runs", "derive_tables", "decide"}, {"train_cell"}),
+        (["run/trace.py"], {"collect_runs", "derive_tables", "decide"}, {"train_cell"}),
     ],
 )
 def test_an_edit_of_the_code_makes_again_what_runs_it_and_nothing_else(

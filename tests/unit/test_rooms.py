@@ -11,24 +11,21 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 IN_RANKS = (
-    "checkpoints", "data.dataset", "data.order", "common", "failures", "frameworks", "launch.allocation", "matrix", "runs", "strategies",
-    "training", "world",
+    "checkpointing", "inputs.datasets.dataset", "inputs.datasets.order", "common", "failures", "frameworks", "launch.allocation", "matrix", "run",
+    "training",
 )  # fmt: skip
 """What runs inside a framework's environment, below `ckptbench`."""
 SHARED = {
     "frameworks": ("contract", "determinism", "numpy_framework", "random_state"),
-    "strategies": (
-        "asynchronous", "timed", "contract", "copying", "deepfreeze", "image", "known_cost", "native", "one_writer", "sharded",
-        "state_files", "writer",
-    ),
+    "checkpointing.strategies": ("asynchronous", "deepfreeze", "known_cost", "native", "sharded"),
     "failures.recovery": ("contract", "elastic", "loading", "restart"),
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
 ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "report.figures": {"numpy", "pandas", "matplotlib"}, "report.page": {"numpy", "pandas", "vl_convert"}}  # fmt: skip
 CHOICES = "config.decision.DecisionSection"
 """What a user decides for, which the page shows."""
-NOT_FOR_ANALYSIS = ("config", "environments", "frameworks", "training", "launch")
-NOT_FOR_DECISION = ("environments", "frameworks", "training", "launch")
+NOT_FOR_ANALYSIS = ("config", "inputs.environments", "frameworks", "training", "launch")
+NOT_FOR_DECISION = ("inputs.environments", "frameworks", "training", "launch")
 
 
 def modules(*rooms: str) -> list[str]:
@@ -84,7 +81,10 @@ def is_below(name: str, parents: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("module", [name for name in modules(*IN_RANKS) if not is_plugin(name)])
 def test_what_ranks_load_needs_numpy_and_xxhash_at_most(module: str) -> None:
-    assert libraries(module) <= {"numpy", *(["xxhash"] if module == "checkpoints.checksum" else [])}
+    assert libraries(module) <= {
+        "numpy",
+        *(["xxhash"] if module == "checkpointing.checksum" else []),
+    }
 
 
 @pytest.mark.parametrize("module", modules(*IN_RANKS))
