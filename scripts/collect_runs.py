@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from ckptbench.analysis.collect.asked import Asked
+from ckptbench.analysis.collect.expected import Expected
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import RunFolderError
@@ -23,13 +23,13 @@ def main(options: argparse.Namespace) -> None:
         raise RunFolderError(
             f"{options.study}: training is missing; start the workflow again, which writes it anew"
         )
-    asked = Asked(
+    expected = Expected(
         training=dataclasses.asdict(study.training),
         listed=study.listed,
         datasets=_digests(options.datasets, {cell.dataset for cell in study.cells}),
     )
     folders = [options.runs / cell.id for cell in study.cells]
-    tables = collect(folders, asked)
+    tables = collect(folders, expected)
     with marking(options.mark, study.words):
         write_tables(options.tables, tables)
 

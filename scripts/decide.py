@@ -12,9 +12,9 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import marking
 from ckptbench.decide import COST_TABLES
 from ckptbench.decide.decision import decide, left_out
-from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
+from ckptbench.decide.user_costs import read_user_costs
 
 log = logging.getLogger("ckptbench")
 
@@ -23,7 +23,7 @@ def main(options: argparse.Namespace) -> None:
     rates = read_rates(options.rates)
     choices = DecisionSection.model_validate_json(options.choices)
     if options.numbers:
-        costs = read_given(options.numbers)
+        costs = read_user_costs(options.numbers)
     else:
         costs = decision_costs(read_tables(options.tables, COST_TABLES, set_aside=True))
     for line in left_out(costs, choices):

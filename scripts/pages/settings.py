@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from ckptbench.config import study as config
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.failure_file import FailureFile
-from ckptbench.decide.given import GivenCosts, GivenRecovery, GivenStrategy
+from ckptbench.decide.user_costs import UserCosts, UserRecovery, UserStrategy
 from ckptbench.inputs.datasets.sources import DATASETS
 
 MODELS = (
@@ -24,9 +24,9 @@ MODELS = (
     config.LimitSection,
     DecisionSection,
     FailureFile,
-    GivenCosts,
-    GivenStrategy,
-    GivenRecovery,
+    UserCosts,
+    UserStrategy,
+    UserRecovery,
 )
 
 MOST_NAMES = 7

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Known:
+class Quantity:
     steps: int
     skipped: int = 0
     backwards: float | None = 1.0
@@ -15,13 +15,13 @@ class Known:
 
 UPDATES = {
     **dict.fromkeys(
-        ("sgd", "foreach", "fused", "deriving", "in_backward", "prepared", "two"), Known(steps=5)
+        ("sgd", "foreach", "fused", "deriving", "in_backward", "prepared", "two"), Quantity(steps=5)
     ),
-    "raising": Known(steps=5, backwards=6 / 5),
-    "closure": Known(steps=5, backwards=None),
-    "accumulation": Known(steps=5, backwards=3.0),
-    "scaled": Known(steps=6, skipped=2),
-    "scaled_fused": Known(steps=6, skipped=2),
-    "compiled_step": Known(steps=25),
-    "compiled_whole": Known(steps=25),
+    "raising": Quantity(steps=5, backwards=6 / 5),
+    "closure": Quantity(steps=5, backwards=None),
+    "accumulation": Quantity(steps=5, backwards=3.0),
+    "scaled": Quantity(steps=6, skipped=2),
+    "scaled_fused": Quantity(steps=6, skipped=2),
+    "compiled_step": Quantity(steps=25),
+    "compiled_whole": Quantity(steps=25),
 }

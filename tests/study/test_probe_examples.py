@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.cli.verbs import run
-from ckptbench.decide.given import read_given
+from ckptbench.decide.user_costs import read_user_costs
 from tests.study.probed_examples import TRAINED, Example, without_times
 from tests.study.probed_training import Training, cold, plain, probed, warm
 
@@ -108,7 +108,7 @@ def test_the_pointer_moves_after_the_data(example: Example, measured: Training) 
 
 
 def test_the_costs_are_read_by_the_decision(example: Example, measured: Training) -> None:
-    table = read_given(measured.folder / "costs.yaml")
+    table = read_user_costs(measured.folder / "costs.yaml")
     (row,) = table.to_dict("records")
     assert row["ranks"] == example.ranks
     assert row["interval"] == f"s{example.save_every}"

@@ -17,7 +17,7 @@ LINEAR = 4 * (64 * 64 + 64)
 
 
 @dataclass(frozen=True)
-class Known:
+class Quantity:
     kinds: tuple[str, ...]
     files: tuple[str, ...]
     bytes: int = LINEAR
@@ -26,17 +26,17 @@ class Known:
 
 
 WAYS = {
-    "to_path": Known(("torch.save",), ("path.pt",)),
-    "to_open_file": Known(("torch.save",), ("open.pt",), synced=1),
-    "in_thread": Known(("torch.save",), ("thread.pt",), background=True),
-    "two_files": Known(
+    "to_path": Quantity(("torch.save",), ("path.pt",)),
+    "to_open_file": Quantity(("torch.save",), ("open.pt",), synced=1),
+    "in_thread": Quantity(("torch.save",), ("thread.pt",), background=True),
+    "two_files": Quantity(
         ("safetensors", "torch.save"), ("one.pt", "two.safetensors"), bytes=2 * LINEAR
     ),
-    "model_of_safetensors": Known(("safetensors",), ("model.safetensors",)),
-    "dcp_sync": Known(("dcp.save",), ("dcp",), synced=2),
-    "dcp_writer": Known(("dcp.save",), ("writer",), synced=2),
-    "dcp_process": Known(("dcp.async_save",), ("process",), background=True),
-    "beside_workers": Known(("torch.save",), ("workers.pt",)),
+    "model_of_safetensors": Quantity(("safetensors",), ("model.safetensors",)),
+    "dcp_sync": Quantity(("dcp.save",), ("dcp",), synced=2),
+    "dcp_writer": Quantity(("dcp.save",), ("writer",), synced=2),
+    "dcp_process": Quantity(("dcp.async_save",), ("process",), background=True),
+    "beside_workers": Quantity(("torch.save",), ("workers.pt",)),
 }
 
 

@@ -10,9 +10,9 @@ from figure_tables import Study
 
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import decide
-from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS, STARTS, fitted
 from ckptbench.decide.rates import read_rates
+from ckptbench.decide.user_costs import read_user_costs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHOICES = DecisionSection(gpus=[1024, 131_072])
@@ -38,7 +38,7 @@ MEASURED = {
 
 def given() -> pd.DataFrame:
     """Costs of a file."""
-    return read_given(REPOSITORY / "config" / "costs-example.yaml")
+    return read_user_costs(REPOSITORY / "config" / "costs-example.yaml")
 
 
 def measured(**changes: object) -> pd.DataFrame:

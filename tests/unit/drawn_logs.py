@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.decide.exposure import RESTART_S, Exposure, FailureCount
 from ckptbench.decide.rates import clustered_interval
-from ckptbench.decide.watched import RESTART_S, Counted, Watched
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, float], Floats]
@@ -68,7 +68,7 @@ SHAPES: dict[str, tuple[Draw, float]] = {
 """How failures come, and the restart within which they count as one: 0 where the rate is of all failures."""
 
 
-def drawn(name: str, failures: float, random: np.random.Generator) -> Counted:
+def drawn(name: str, failures: float, random: np.random.Generator) -> FailureCount:
     """A log over the time in which this many failures are expected; at least one of them has come."""
     draw, restart_s = SHAPES[name]
     clock_s = np.array([0.0, failures * MEAN_HOURS * 3600])
@@ -76,7 +76,7 @@ def drawn(name: str, failures: float, random: np.random.Generator) -> Counted:
         at_s = draw(random, failures) * MEAN_HOURS * 3600
         at_s = at_s[(at_s > 0) & (at_s <= clock_s[1])]
         if len(at_s):
-            return Watched(at_s, clock_s, clock_s / 3600).counted(restart_s)
+            return Exposure(at_s, clock_s, clock_s / 3600).counted(restart_s)
 
 
 def coverage(name: str, failures: float, logs: int, random: np.random.Generator) -> float:

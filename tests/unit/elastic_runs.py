@@ -8,7 +8,7 @@ from pathlib import Path
 from run_folders import FakeRun, cell
 
 from ckptbench.common.files import write_json
-from ckptbench.inputs.datasets.order import shares_of
+from ckptbench.inputs.datasets.order import batch_slices
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run import events
 from ckptbench.run.layout import LAUNCHER_TRACE, MANIFEST, strikes_path, trace_path
@@ -154,7 +154,7 @@ class Elastic:
     ) -> None:
         """What the ranks notice now they have agreed on after `agreed_s`, and are ready `ready_s` later, or never."""
         self.world = world
-        shares = shares_of(world, len(self.all), BATCH_SIZE, kept=self.kept)
+        shares = batch_slices(world, len(self.all), BATCH_SIZE, kept=self.kept)
         noticed_ns = self.ns
         self.now += agreed_s
         agreed_ns = self.ns
@@ -178,7 +178,7 @@ class Elastic:
     def end(self, *, attempts: int = 1) -> Path:
         for rank in self.world:
             self.traces[rank].write(events.End(monotonic_ns=self.ns))
-        self.strikes.write(events.Rested(ahead=[], missed=[], monotonic_ns=self.ns))
+        self.strikes.write(events.Unfired(ahead=[], missed=[], monotonic_ns=self.ns))
         manifest = self.run._usual_manifest() | {"attempts": attempts, "failures": self.failures}
         write_json(self.folder / MANIFEST, manifest)
         seal(self.folder, len(self.all))

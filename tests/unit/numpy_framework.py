@@ -20,7 +20,7 @@ class Unasked(Link):
     def __init__(self, last_step: int | None = None) -> None:
         self.last_step = last_step
         self.told: int | None = None
-        self.comes_again = False
+        self.is_replacement = False
         self.launched = None
 
     def may_enter(self, step: int) -> bool:

@@ -15,16 +15,16 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import inputs, sampling
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
 from ckptbench.decide.decision import decide
-from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
+from ckptbench.decide.user_costs import read_user_costs
 
 FAILURES = Path(__file__).resolve().parents[2] / "config" / "failures"
 RATES = read_rates(FAILURES)
 (LLAMA,) = (rate for rate in RATES if rate.name == "llama3")
 CHOICES = DecisionSection(gpus=[1024, 16384])
-COSTS = read_given(EXAMPLE)
+COSTS = read_user_costs(EXAMPLE)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_steps_that_are_slower_for_a_day_are_no_fault(tmp_path: Path) -> None:
     text = EXAMPLE.read_text(encoding="utf-8").replace("slowdown_s: 4", "slowdown_s: 100000")
     costs = tmp_path / "costs.yaml"
     costs.write_text(text, encoding="utf-8")
-    told = advice(read_given(costs), [LLAMA], CHOICES)
+    told = advice(read_user_costs(costs), [LLAMA], CHOICES)
     for name in ("goodput", "goodput_lo", "goodput_hi", "goodput_in_use"):
         assert told[name].between(0, 1).all()
 
@@ -276,9 +276,9 @@ def test_costs_and_rates_without_intervals_have_none_in_the_answer() -> None:
 
 def test_the_winner_has_the_highest_goodput_of_its_system(told: pd.DataFrame) -> None:
     for _, own in told.groupby("gpus"):
-        assert own["wins"].sum() == 1
-        assert own.loc[own["wins"], "goodput"].item() == own["goodput"].max()
-    assert told["chance"].between(0, 1).all()
+        assert own["is_best"].sum() == 1
+        assert own.loc[own["is_best"], "goodput"].item() == own["goodput"].max()
+    assert told["p_best"].between(0, 1).all()
 
 
 def test_a_winner_is_alone_where_it_beats_all_others_at_once() -> None:
@@ -287,11 +287,11 @@ def test_a_winner_is_alone_where_it_beats_all_others_at_once() -> None:
     rivals = [own.assign(strategy=f"rival {place}", stall_s=61.0) for place in range(3)]
     told = advice(pd.concat([own, *rivals]), [LLAMA], CHOICES)
     for _, rows in told.groupby("gpus"):
-        (alone,) = rows.loc[rows["wins"], "alone"]
-        assert rows.loc[~rows["wins"], "alone"].isna().all()
-        assert alone <= 1 - rows.loc[~rows["wins"], "chance"].max()
+        (alone,) = rows.loc[rows["is_best"], "p_strictly_best"]
+        assert rows.loc[~rows["is_best"], "p_strictly_best"].isna().all()
+        assert alone <= 1 - rows.loc[~rows["is_best"], "p_best"].max()
     single = advice(own, [LLAMA], CHOICES)
-    assert set(single["alone"]) == {1.0}
+    assert set(single["p_strictly_best"]) == {1.0}
 
 
 def test_a_certain_difference_counts_however_small() -> None:
@@ -300,16 +300,16 @@ def test_a_certain_difference_counts_however_small() -> None:
     own = COSTS[(COSTS["recovery"] == "restart") & (COSTS["strategy"] == "torch.save")]
     sure = own.assign(**dict.fromkeys(ends, math.nan))
     told = advice(pd.concat([sure, sure.assign(strategy="rival", stall_s=61.0, durable_s=61.0)]), [LLAMA], CHOICES)  # fmt: skip
-    assert set(told.loc[told["wins"], "alone"]) == {1.0}
-    assert set(told.loc[~told["wins"], "chance"]) == {0.0}
+    assert set(told.loc[told["is_best"], "p_strictly_best"]) == {1.0}
+    assert set(told.loc[~told["is_best"], "p_best"]) == {0.0}
 
 
 def test_no_winner_is_alone_that_was_measured_once() -> None:
     ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
     once = COSTS.assign(framework="pytorch", **dict.fromkeys(ends, math.nan))
-    assert advice(once, [LLAMA], CHOICES)["alone"].isna().all()
+    assert advice(once, [LLAMA], CHOICES)["p_strictly_best"].isna().all()
     given = advice(COSTS.assign(**dict.fromkeys(ends, math.nan)), [LLAMA], CHOICES)
-    assert given.loc[given["wins"], "alone"].notna().all()
+    assert given.loc[given["is_best"], "p_strictly_best"].notna().all()
 
 
 def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() -> None:
@@ -317,8 +317,8 @@ def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() ->
     row = COSTS.iloc[:1].assign(**dict.fromkeys(ends, math.nan))
     twins = pd.concat([row, row.assign(recovery="another")])
     told = advice(twins, [LLAMA], CHOICES)
-    assert set(told["chance"]) == {1.0}
-    assert told["wins"].sum() == told["gpus"].nunique()
+    assert set(told["p_best"]) == {1.0}
+    assert told["is_best"].sum() == told["gpus"].nunique()
 
 
 def test_setups_that_are_not_foremost_are_told_but_do_not_win() -> None:
@@ -326,8 +326,8 @@ def test_setups_that_are_not_foremost_are_told_but_do_not_win() -> None:
     told = advice(pd.concat([COSTS, better]), [LLAMA], CHOICES)
     other = told[told["interval"] == "s7"]
     assert len(other) == len(told) / 2
-    assert not other["wins"].any()
-    assert other["chance"].isna().all()
+    assert not other["is_best"].any()
+    assert other["p_best"].isna().all()
     assert "s7" not in set(scale(pd.concat([COSTS, better]), LLAMA, CHOICES)["interval"])
 
 

@@ -13,8 +13,8 @@ import yaml
 from ckptbench.common.errors import CkptbenchError, ConfigError, DataError, all_of
 from ckptbench.config.planning import plan_study
 from ckptbench.decide.failure_files import read_failure_files
-from ckptbench.decide.given import read_given
 from ckptbench.decide.rates import read_rate, read_rates
+from ckptbench.decide.user_costs import read_user_costs
 
 LOG = {"title": "trial", "counts": "failures", "log": "log.csv", "gpus": 64, "from": "2004-01-01", "to": "2005-01-01"}  # fmt: skip
 COSTS = {
@@ -54,7 +54,7 @@ def test_costs_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     strategies = [{"name": "save", "stall_s": 3, "durable_s": 1}]
     (tmp_path / "costs.yaml").write_text(yaml.safe_dump(COSTS | {"strategies": strategies}))
     with pytest.raises(ConfigError) as caught:
-        read_given(tmp_path / "costs.yaml")
+        read_user_costs(tmp_path / "costs.yaml")
     assert "strategies[0].durable_s is 1: durable before training goes on" in str(caught.value)
 
 
@@ -79,7 +79,7 @@ def read_decision(content: Any, folder: Path) -> object:
 
 def read_costs(content: Any, folder: Path) -> object:
     (folder / "costs.yaml").write_text(yaml.safe_dump(content))
-    return read_given(folder / "costs.yaml")
+    return read_user_costs(folder / "costs.yaml")
 
 
 def read_own_rate(content: Any, folder: Path) -> object:
@@ -123,7 +123,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(
     (tmp_path / "log.yaml").write_text(yaml.safe_dump(LOG))
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
-    read = read_given if name == "costs.yaml" else read_rate
+    read = read_user_costs if name == "costs.yaml" else read_rate
     with pytest.raises(CkptbenchError, match=rf"{name}: cannot be read: it is no regular file; c"):
         read(tmp_path / ("costs.yaml" if name == "costs.yaml" else "log.yaml"))
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from run_folders import TRAINING, FakeRun, cell
 
-from ckptbench.analysis.collect.asked import Asked, check_asked
+from ckptbench.analysis.collect.expected import Expected, check_expected
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
@@ -250,7 +250,7 @@ def test_a_folder_under_another_cells_name_is_refused(tmp_path: Path) -> None:
         collect([folder, copy])
 
 
-ASKED = Asked(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 64})
+ASKED = Expected(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 64})
 
 
 @pytest.mark.parametrize(
@@ -275,26 +275,26 @@ ASKED = Asked(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 6
     ],
 )
 def test_a_run_that_is_none_of_the_study_is_refused(
-    tmp_path: Path, asked: Asked, words: str
+    tmp_path: Path, expected: Expected, words: str
 ) -> None:
     folder = FakeRun(cell=cell()).write(tmp_path)
     collect([folder], ASKED)
     collect([folder], dataclasses.replace(ASKED, datasets={}))
     with pytest.raises(RunFolderError, match=rf"manifest.json: {words}; remove .* run the cell ag"):
-        collect([folder], asked)
+        collect([folder], expected)
 
 
 def test_a_run_that_another_list_of_failures_struck_is_refused(tmp_path: Path) -> None:
     struck = cell(faults=PluginSpec("listed", (("name", "late"),)))
     folder = FakeRun(cell=struck).write(tmp_path)
     strikes = [[{"step": step, "rank": 0}] for step in (3, 4)]
-    asked = [dataclasses.replace(ASKED, listed={struck.id: each}) for each in strikes]
-    check_asked(run := Run.read(folder), asked[0])  # nothing notes it
+    expected = [dataclasses.replace(ASKED, listed={struck.id: each}) for each in strikes]
+    check_expected(run := Run.read(folder), expected[0])  # nothing notes it
     write_json(folder / SEAL_COPY, {"seal": {}, "made_from": {"listed": strikes[0]}})
-    check_asked(run, asked[0])
+    check_expected(run, expected[0])
     words = r"failures\.late is \[.*3.*, the study asks for \[.*4.*; remove .* run the cell ag"
     with pytest.raises(RunFolderError, match=words):
-        check_asked(run, asked[1])
+        check_expected(run, expected[1])
 
 
 def test_runs_on_two_datasets_of_one_name_are_not_put_together(tmp_path: Path) -> None:

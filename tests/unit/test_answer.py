@@ -46,7 +46,7 @@ def cells(tables: Tables) -> list[tuple[str, ...]]:
 def test_a_row_says_what_the_tables_say() -> None:
     tables = decided("measured")
     row, first = shown(tables).iloc[0], cells(tables)[0]
-    assert (row["gpus"], row["wins"]) == (2, True)
+    assert (row["gpus"], row["is_best"]) == (2, True)
     gpus, name, every, loses, fine, in_use, saved, stops = first
     assert (gpus, name.removesuffix(" +")) == ("2", "deepfreeze, ulfm")
     assert every == amount(
@@ -148,9 +148,9 @@ def test_no_line_is_longer_than_a_terminal() -> None:
 def test_a_best_setup_is_called_so_only_where_it_is_shown_to_be() -> None:
     tables = decided("measured")
     assert "ulfm +" in study_text(tables)
-    tables["advice"]["alone"] = 0.951
+    tables["advice"]["p_strictly_best"] = 0.951
     assert "ulfm +" in study_text(tables)
-    tables["advice"]["alone"] = 0.949
+    tables["advice"]["p_strictly_best"] = 0.949
     assert "ulfm +" not in study_text(tables)
 
 
@@ -200,9 +200,9 @@ def test_where_next_to_nothing_gets_done_no_interval_is_recommended() -> None:
 
 def test_the_mark_of_the_best_is_explained_where_it_stands() -> None:
     tables = decided("measured")
-    tables["advice"]["alone"] = 0.96
+    tables["advice"]["p_strictly_best"] = 0.96
     assert "+: shown to lose the least" in words(tables)
-    tables["advice"]["alone"] = 0.94
+    tables["advice"]["p_strictly_best"] = 0.94
     assert "shown to lose the least" not in words(tables)
 
 

@@ -69,7 +69,7 @@ def test_ranks_that_come_anew_wait_until_they_may_begin(make_server: MakeServer)
     wait_for(lambda: server._is_full)
     assert len(server.missing) == 2, "one of the earlier ranks has not ended yet"
     first[0].close()
-    wait_for(lambda: server.has_come_anew)
+    wait_for(lambda: server.has_restarted)
     server.ping()  # nobody may be told anything before the answer
     server.let_begin("boot 1 2")
     assert [heard(rank)["launched"] for rank in second] == ["boot 1 2"] * 2
@@ -88,7 +88,7 @@ def test_a_rank_may_come_anew_before_the_launcher_has_decided(make_server: MakeS
     second = come_up(server, 0)
     wait_for(lambda: server._early)
     server.begin_anew()
-    wait_for(lambda: server.has_come_anew)
+    wait_for(lambda: server.has_restarted)
     server.let_begin("boot 1 2")
     assert heard(second)["launched"] == "boot 1 2"
     server.raise_if_misplaced()
@@ -106,7 +106,7 @@ def test_a_rank_that_came_anew_too_early_and_is_gone_does_not_count(
         wait_for(lambda lost=lost: server.lost == lost)  # type: ignore[misc]
     server.begin_anew()
     third = come_up(server, 0)
-    wait_for(lambda: server.has_come_anew)
+    wait_for(lambda: server.has_restarted)
     third.close()
 
 
@@ -166,12 +166,12 @@ def test_a_rank_that_was_lost_may_come_again_and_is_answered_at_once(
 ) -> None:
     server = make_server("a", "b")
     links = open_links(server, "a", "b")
-    assert not links[1].comes_again
+    assert not links[1].is_replacement
     links[1].hang_up()
     wait_for(lambda: server.lost == [1])
     server.go_on_without([1])
     again = open_link(server, 1, "b")
-    assert again.comes_again
+    assert again.is_replacement
     assert len(again.addresses) == 2
     with ThreadPoolExecutor(1) as pool:
         gathered = pool.submit(links[0].gather, "value", 0)
@@ -190,7 +190,7 @@ def test_nobody_waits_for_a_rank_that_was_started_again_before_it_joins(
     wait_for(lambda: server.lost == [1])
     server.go_on_without([1], replaced=True)
     again = open_link(server, 1, "b")
-    assert again.comes_again
+    assert again.is_replacement
     assert (server.coming, server.training) == ([1], [0, 2])
     with ThreadPoolExecutor(3) as pool:
         early = [pool.submit(links[rank].gather, "value", rank) for rank in (0, 2)]
@@ -232,7 +232,7 @@ def test_a_rank_that_was_lost_before_all_had_come_up_comes_up_as_if_it_were_the_
     wait_for(lambda: server.lost == [1])
     server.go_on_without([1], replaced=True)
     links = open_links(server, "a", "b")
-    assert not links[1].comes_again
+    assert not links[1].is_replacement
     assert (server.coming, server.training) == ([], [0, 1])
     close(links)
 

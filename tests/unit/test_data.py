@@ -8,11 +8,11 @@ import pytest
 from ckptbench.common.errors import DataError
 from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
 from ckptbench.inputs.datasets.order import (
-    Share,
+    BatchSlice,
+    batch_slices,
     epoch_order,
     evaluation_shard,
     rank_batch,
-    shares_of,
 )
 from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.matrix.training import steps_per_epoch
@@ -108,30 +108,34 @@ def test_the_order_of_an_epoch_depends_on_seed_and_epoch_alone() -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_ranks_together_read_what_one_rank_reads(world_size: int) -> None:
     order = epoch_order(0, 0, 103)
-    shares = shares_of(range(world_size), world_size, 12 // world_size)
+    shares = batch_slices(range(world_size), world_size, 12 // world_size)
     for step in range(steps_per_epoch(103, world_size, 12 // world_size, None)):
         together = [rank_batch(order, step, share, 12) for share in shares]
         np.testing.assert_array_equal(
-            np.concatenate(together), rank_batch(order, step, Share(0, 12), 12)
+            np.concatenate(together), rank_batch(order, step, BatchSlice(0, 12), 12)
         )
 
 
 def test_survivors_share_the_same_global_batch_evenly() -> None:
-    assert shares_of([0, 2], 3, 8) == [Share(0, 12), Share(12, 12)]
+    assert batch_slices([0, 2], 3, 8) == [BatchSlice(0, 12), BatchSlice(12, 12)]
     # 32 samples for three ranks: nobody reads the last two.
-    assert shares_of([0, 1, 3], 4, 8) == [Share(0, 10), Share(10, 10), Share(20, 10)]
+    assert batch_slices([0, 1, 3], 4, 8) == [
+        BatchSlice(0, 10),
+        BatchSlice(10, 10),
+        BatchSlice(20, 10),
+    ]
 
 
 def test_or_the_global_batch_shrinks_and_everybody_reads_what_it_did() -> None:
-    assert shares_of([0, 2], 3, 8, kept=False) == [Share(0, 8), Share(16, 8)]
+    assert batch_slices([0, 2], 3, 8, kept=False) == [BatchSlice(0, 8), BatchSlice(16, 8)]
 
 
 def test_an_incomplete_global_batch_is_dropped() -> None:
     order = epoch_order(0, 0, 103)
     assert steps_per_epoch(103, world_size=2, batch_size=6, limit=None) == 8
-    assert len(rank_batch(order, 7, Share(6, 6), 12)) == 6
+    assert len(rank_batch(order, 7, BatchSlice(6, 6), 12)) == 6
     with pytest.raises(IndexError, match="step 8 is past the last whole batch of 103 samples"):
-        rank_batch(order, 8, Share(0, 6), 12)
+        rank_batch(order, 8, BatchSlice(0, 6), 12)
 
 
 def test_the_limit_shortens_an_epoch_and_never_lengthens_it() -> None:

@@ -354,7 +354,7 @@ def test_where_every_step_ran_beside_a_save_the_slowdown_is_what_the_baseline_sh
 def winner(study: Made) -> str:
     rates = read_rates(Path(__file__).resolve().parents[2] / "config" / "failures")
     found = advice(study.costs(), rates[:1], DecisionSection(gpus=[]))
-    return str(found.loc[found["wins"], "strategy"].item())
+    return str(found.loc[found["is_best"], "strategy"].item())
 
 
 def test_the_decision_picks_what_costs_the_least_in_all_and_not_the_smallest_stall(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from numpy_framework import ALONE
 from struck_plans import loss, met, struck
 
-from ckptbench.failures.recovery.contract import Verdict, going_on
+from ckptbench.failures.recovery.contract import Verdict, next_attempt
 from ckptbench.failures.recovery.elastic import AveragingRank, Elastic
 from ckptbench.frameworks.contract import Framework
 from ckptbench.run.control.link import Link
@@ -30,7 +30,7 @@ def test_the_survivors_go_on_until_nobody_is_left(struck_plan: Plan) -> None:
     assert recovery.after(loss(1, left=(0, 2)), struck_plan) == Verdict.GO_ON
     assert recovery.after(loss(2), struck_plan) == Verdict.GO_ON
     assert recovery.after(loss(0, left=()), struck_plan) == Verdict.RELAUNCH
-    assert going_on(struck_plan, None, attempt=2).attempt == 2
+    assert next_attempt(struck_plan, None, attempt=2).attempt == 2
 
 
 def test_ranks_that_have_not_met_yet_start_again(struck_plan: Plan) -> None:

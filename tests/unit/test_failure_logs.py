@@ -15,6 +15,7 @@ from drawn_logs import SHAPES, coverage
 from ckptbench.common.errors import DataError
 from ckptbench.decide import rates
 from ckptbench.decide.clock import seconds_of as moment
+from ckptbench.decide.exposure import Exposure
 from ckptbench.decide.rates import (
     FailureRate,
     clustered_interval,
@@ -23,15 +24,14 @@ from ckptbench.decide.rates import (
     read_log,
     read_rate,
 )
-from ckptbench.decide.watched import Watched
 
 HOUR = 3600
 
 
-def watched(hours: list[float], length: float) -> Watched:
+def watched(hours: list[float], length: float) -> Exposure:
     """Of one GPU."""
     clock_s = np.array([0.0, length * HOUR])
-    return Watched(np.array(hours) * HOUR, clock_s, clock_s / HOUR)
+    return Exposure(np.array(hours) * HOUR, clock_s, clock_s / HOUR)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from ckptbench.common.errors import ConfigError, DataError
-from ckptbench.decide import OTHERS, sampling
+from ckptbench.decide import RATE_FACTORS, sampling
+from ckptbench.decide.exposure import ENDS
 from ckptbench.decide.rates import ELSEWHERE, rate_of_job, read_rate, read_rates
 from ckptbench.decide.sacct import ASK
-from ckptbench.decide.watched import ENDS
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "config" / "failures"
@@ -76,7 +76,7 @@ def test_published_rates_of_jobs_say_how_far_others_are_off() -> None:
     names = ("llama3", "opt-175b", "kokolis-1k", "kokolis-rsc-1", "kokolis-rsc-2")
     logs = [math.log(SHIPPED[name].mean_gpu_hours) for name in names]
     assert np.std(logs, ddof=1) == pytest.approx(ELSEWHERE, abs=0.005)
-    assert OTHERS == (1 / 3, 3)
+    assert RATE_FACTORS == (1 / 3, 3)
     for rate in SHIPPED.values():
         assert math.log(rate.hi / rate.lo) / 2 / 1.96 >= 0.9399
         assert list(rate.said()) == [

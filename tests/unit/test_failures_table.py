@@ -128,7 +128,7 @@ class Story:
         first_ns = 100 * SECOND
         self.trace.write(events.Epoch(epoch=0, start_ns=first_ns, end_ns=self.ns, samples=80))
         self.trace.write(events.End(monotonic_ns=self.ns))
-        self.strikes.write(events.Rested(ahead=[], missed=[], monotonic_ns=self.ns))
+        self.strikes.write(events.Unfired(ahead=[], missed=[], monotonic_ns=self.ns))
         manifest = self.run._usual_manifest()
         manifest |= {"attempts": self.attempt, "failures": list(failures)}
         write_json(self.folder / MANIFEST, manifest)

@@ -28,7 +28,7 @@ from ckptbench.launch.watch import run_processes
 from ckptbench.run.control.ranks import RankAssignment
 from ckptbench.run.control.server import ControlServer
 from ckptbench.run.control.variables import CONTROL, RANK, TOKEN
-from ckptbench.run.events import Begun, Rested, Strike, Struck
+from ckptbench.run.events import Begun, Strike, Struck, Unfired
 from ckptbench.run.failure import Failure
 from ckptbench.run.layout import strikes_path
 from ckptbench.run.strikes import recorded_strikes
@@ -114,7 +114,7 @@ def test_a_recovery_that_fails_is_struck_when_it_begins(tmp_path: Path) -> None:
 def test_what_did_not_strike_is_told_at_the_end(tmp_path: Path) -> None:
     failures = [Failure(step=999, rank=0), Failure(second=3600.0, rank=0)]
     assert start(tmp_path, *failures, steps=20) == 0
-    (rested,) = (event for event in journal(tmp_path) if isinstance(event, Rested))
+    (rested,) = (event for event in journal(tmp_path) if isinstance(event, Unfired))
     assert (rested.ahead, rested.missed) == ([1], [0])
 
 

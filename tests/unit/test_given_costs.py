@@ -11,8 +11,8 @@ import yaml
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.decision import left_out
-from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.user_costs import read_user_costs
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "costs-example.yaml"
 SMALL = {
@@ -32,7 +32,7 @@ def written(folder: Path, **changes: object) -> Path:
 
 
 def test_each_strategy_has_a_row_with_each_recovery() -> None:
-    costs = read_given(EXAMPLE)
+    costs = read_user_costs(EXAMPLE)
     for kind in ("strategy", "recovery"):
         assert costs[f"{kind}_name"].tolist() == costs[kind].tolist(), (
             "a user's name has no options"
@@ -48,7 +48,7 @@ def test_each_strategy_has_a_row_with_each_recovery() -> None:
 
 
 def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
-    row = read_given(written(tmp_path)).iloc[0]
+    row = read_user_costs(written(tmp_path)).iloc[0]
     assert row["durable_s"] == row["stall_s"] == 3.0
     assert pd.isna(row["stall_s_lo"])
     assert (row["slowdown_s"], row["survived"], row["pause_s"]) == (0.0, 0.0, 0.0)
@@ -60,14 +60,14 @@ def test_what_is_left_out_has_the_defaults_of_the_docs(tmp_path: Path) -> None:
 
 def test_fewer_gpus_than_the_costs_are_of_are_left_out_with_a_line(tmp_path: Path) -> None:
     choices = DecisionSection(gpus=[4, 8, 16])
-    (line,) = left_out(read_given(written(tmp_path)), choices)
+    (line,) = left_out(read_user_costs(written(tmp_path)), choices)
     assert line.startswith("decision.gpus has 4, and the costs are of 8 GPUs or more")
-    assert left_out(read_given(written(tmp_path)).iloc[:0], choices) == []
+    assert left_out(read_user_costs(written(tmp_path)).iloc[:0], choices) == []
 
 
 def test_levels_can_be_given(tmp_path: Path) -> None:
     levels = {"name": "levels", "stall_s": 0.5, "durable_s": 2, "shared_every": 20, "shared_durable_s": {"value": 90, "lo": 70, "hi": 120}, "copied": True}  # fmt: skip
-    row = read_given(written(tmp_path, strategies=[levels])).iloc[0]
+    row = read_user_costs(written(tmp_path, strategies=[levels])).iloc[0]
     assert (row["shared_every"], row["copied"]) == (20, True)
     assert (row["shared_durable_s"], row["shared_durable_s_hi"]) == (90.0, 120.0)
 
@@ -131,7 +131,7 @@ def test_a_wrong_value_is_refused_with_file_and_field(
     tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        read_given(written(tmp_path, **changes))
+        read_user_costs(written(tmp_path, **changes))
     assert "costs.yaml" in str(refused.value)
     assert words in str(refused.value)
 
@@ -146,7 +146,7 @@ def test_a_name_that_no_reader_can_see_is_refused_in_one_line(
     path = tmp_path / "costs.yaml"
     path.write_text(yaml.safe_dump({**SMALL, field: named}, allow_unicode=False), encoding="utf-8")
     with pytest.raises(ConfigError) as refused:
-        read_given(path)
+        read_user_costs(path)
     assert len(str(refused.value).splitlines()) == 1
     assert field in str(refused.value)
     assert f"U+{ord(character[-1]):04X}" in str(refused.value)
@@ -156,7 +156,7 @@ def test_a_name_that_no_reader_can_see_is_refused_in_one_line(
     "name", ["学習", "שלום", "👩\u200d👩\u200d👧", "e\u0301", "a $5", "{x}", "_", "ไทย"]
 )
 def test_a_name_may_be_in_any_script(name: str, tmp_path: Path) -> None:
-    costs = read_given(
+    costs = read_user_costs(
         written(tmp_path, title=f" {name}\n", strategies=[{"name": name, "stall_s": 1}])
     )
     assert (costs["model"][0], costs["strategy"][0]) == (name, name)
@@ -165,4 +165,4 @@ def test_a_name_may_be_in_any_script(name: str, tmp_path: Path) -> None:
 def test_two_names_that_figures_show_alike_are_refused(tmp_path: Path) -> None:
     both = [{"name": name, "stall_s": 1} for name in ("my save", "my_save")]
     with pytest.raises(ConfigError, match="two have this name"):
-        read_given(written(tmp_path, strategies=both))
+        read_user_costs(written(tmp_path, strategies=both))

@@ -17,10 +17,10 @@ from ckptbench.common.memory_kills import HERE, MemoryKills
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch import limits as limits_module
 from ckptbench.launch import watched
+from ckptbench.launch.child_process import LogFollower
 from ckptbench.launch.limits import Limits, StopRequest
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
-from ckptbench.launch.watched import LogFollower
 from ckptbench.run.control.joining import see_one_gpu
 from ckptbench.run.control.ranks import RankAssignment, assign_ranks
 from ckptbench.run.control.server import ControlServer
@@ -352,7 +352,7 @@ def joining(tmp_path: Path, control: ControlServer, rank: int, first: str, again
         f"from ckptbench.run.control.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
         f"link.rendezvous(rank={rank}, node='here', device='cpu');"
         f"open({str(tmp_path / 'lives')!r}, 'a').write('{rank}');"
-        f"exec({again!r} if link.comes_again else {first!r}); link.close()"
+        f"exec({again!r} if link.is_replacement else {first!r}); link.close()"
     )
     process = python(tmp_path, rank, code)
     return replace(process, variables={RANK: str(rank)}, is_rank=True)

@@ -16,8 +16,8 @@ from ckptbench.checkpointing import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.memory import available_memory, control_group_headroom, free_shared_memory
 from ckptbench.common.memory_kills import ended
+from ckptbench.launch.child_process import ChildProcess
 from ckptbench.launch.starters import Process
-from ckptbench.launch.watched import Watched
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import formats_of
 from ckptbench.run.plan import Plan
@@ -152,7 +152,7 @@ def test_a_rank_that_dies_of_it_is_told_so(tmp_path: Path, how: str) -> None:
         "mpiexec": "print('EXIT STRING: Bus error (signal 7)'); raise SystemExit(7)",
     }
     log = tmp_path / "rank-0.log"
-    watched = Watched.start(
+    watched = ChildProcess.start(
         Process([sys.executable, "-c", works[how]], {}, [log]), dict(os.environ)
     )
     watched.running.wait(60)

@@ -49,12 +49,12 @@ def written(path: Path, pieces: list[Piece]) -> Path:
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7, 100, 2000])
 def test_every_element_is_written_once_and_all_ranks_write_alike(world_size: int) -> None:
-    shares = [share_of(TENSORS, rank, world_size) for rank in range(world_size)]
-    sizes = [sum(piece.nbytes for piece in share) for share in shares]
+    members = [share_of(TENSORS, rank, world_size) for rank in range(world_size)]
+    sizes = [sum(piece.nbytes for piece in share) for share in members]
     assert sum(sizes) == TOTAL
     assert max(sizes) - min(sizes) < 2 * 8
     for tensor in TENSORS:
-        edges = [(p.start, p.stop) for share in shares for p in share if p.tensor == tensor]
+        edges = [(p.start, p.stop) for share in members for p in share if p.tensor == tensor]
         assert edges == sorted(edges)
         assert [0, *(stop for _, stop in edges)] == [*(start for start, _ in edges), tensor.size]
 

@@ -15,13 +15,13 @@ from test_given_costs import written
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.decide.advice import advice
-from ckptbench.decide.given import read_given
 from ckptbench.decide.inputs import fitted
 from ckptbench.decide.projection import projected, projection
+from ckptbench.decide.user_costs import read_user_costs
 
 
 def test_costs_of_one_number_of_gpus_are_taken_as_constant_and_said_to_be(tmp_path: Path) -> None:
-    costs = read_given(written(tmp_path))
+    costs = read_user_costs(written(tmp_path))
     row = costs.iloc[0].to_dict()
     assert projected(row, 1024) == row
     assert list(advice(costs, [LLAMA], CHOICES)["projection"]) == ["", "constant", "constant"]
@@ -35,7 +35,7 @@ def exactly(costs: pd.DataFrame, **values: Sequence[float]) -> pd.DataFrame:
 
 def measured(tmp_path: Path, **costs: float) -> pd.DataFrame:
     """At 2, 4 and 8 ranks: costs of a + b/N + cN."""
-    (row,) = read_given(written(tmp_path)).to_dict("records")
+    (row,) = read_user_costs(written(tmp_path)).to_dict("records")
     stalls = [costs["a"] + costs["b"] / ranks + costs["c"] * ranks for ranks in (2, 4, 8)]
     return exactly(pd.DataFrame([{**row, "ranks": ranks} for ranks in (2, 4, 8)]), stall_s=stalls)
 

@@ -10,7 +10,7 @@ from ckptbench.report.answer.quantities import (
     MINUTES,
     PERCENT,
     Every,
-    Known,
+    Quantity,
     amount,
     duration,
     percent,
@@ -153,17 +153,17 @@ def test_rounding_moves_no_number_by_more_than_a_twentieth_of_its_interval() -> 
 
 
 def test_an_interval_that_spans_more_than_tenfold_tells_nothing() -> None:
-    assert Known(1.0, 1.0, 10.0).tells
-    assert not Known(1.0, 1.0, 10.1).tells
-    assert not Known(1.0, 0.0, 0.1).tells
-    assert Known(1.0, math.nan, math.nan).tells
+    assert Quantity(1.0, 1.0, 10.0).is_conclusive
+    assert not Quantity(1.0, 1.0, 10.1).is_conclusive
+    assert not Quantity(1.0, 0.0, 0.1).is_conclusive
+    assert Quantity(1.0, math.nan, math.nan).is_conclusive
 
 
 def test_a_number_of_a_table_is_said_with_its_interval() -> None:
     row = {"cost": 0.123, "cost_lo": 0.11, "cost_hi": 0.14, "alone": 0.2}
-    assert Known.of(row, "cost").shown(PERCENT) == "12.3 % [11.0, 14.0]"
-    assert Known.of(row, "alone").shown(PERCENT) == "20 %"
-    assert Known.of(row, "cost").rest == Known(1 - 0.123, 1 - 0.14, 1 - 0.11)
+    assert Quantity.of(row, "cost").shown(PERCENT) == "12.3 % [11.0, 14.0]"
+    assert Quantity.of(row, "alone").shown(PERCENT) == "20 %"
+    assert Quantity.of(row, "cost").rest == Quantity(1 - 0.123, 1 - 0.14, 1 - 0.11)
 
 
 def test_a_whole_number_may_have_separators() -> None:

@@ -284,7 +284,7 @@ def test_close_raises_what_is_no_loss() -> None:
     def fail() -> None:
         raise RuntimeError("odd")
 
-    link = cast(Link, SimpleNamespace(comes_again=False, finish=lambda: None))
+    link = cast(Link, SimpleNamespace(is_replacement=False, finish=lambda: None))
     recovery = rank_of(link, 0)
     recovery.adopt(cast(Framework, SimpleNamespace(close=fail)))
     with pytest.raises(RuntimeError, match="odd"):

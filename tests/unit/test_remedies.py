@@ -17,7 +17,7 @@ from run_folders import cell
 from ckptbench.common import remedies, scripting
 from ckptbench.common.files import write_json
 from ckptbench.common.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
-from ckptbench.launch.watched import LogFollower, Watched
+from ckptbench.launch.child_process import ChildProcess, LogFollower
 from ckptbench.run.events import End
 from ckptbench.run.recorder import Recorder
 
@@ -247,7 +247,7 @@ def test_a_rank_whose_log_is_on_a_full_disk_is_said_to_have_no_room_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = [LogFollower(tmp_path / "rank-0.log")]
-    silent = Watched(None, None, logs, 0)  # type: ignore[arg-type]
+    silent = ChildProcess(None, None, logs, 0)  # type: ignore[arg-type]
     assert silent.tails().strip() == f"(nothing in {tmp_path}/rank-0.log)"
     status = os.statvfs_result((1, 1, 10**9, 0, 0, 100, 9, 9, 0, 255))
     monkeypatch.setattr(remedies, "_status", lambda place: status)

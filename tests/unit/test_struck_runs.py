@@ -9,11 +9,11 @@ import pytest
 from run_folders import cell
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.failures.recovery.contract import Loss, Verdict, going_on
+from ckptbench.failures.recovery.contract import Loss, Verdict, next_attempt
 from ckptbench.failures.recovery.restart import Restart
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
-from ckptbench.run.events import Event, Rested, Strike, Struck
+from ckptbench.run.events import Event, Strike, Struck, Unfired
 from ckptbench.run.failure import Failure
 from ckptbench.run.layout import strikes_path
 from ckptbench.run.plan import Plan
@@ -59,8 +59,8 @@ def struck(failure: int) -> Struck:
     return Struck(failure=failure, monotonic_ns=2, unix_ns=2)
 
 
-def rested(ahead: tuple[int, ...] = (), missed: tuple[int, ...] = ()) -> Rested:
-    return Rested(ahead=list(ahead), missed=list(missed), monotonic_ns=3)
+def rested(ahead: tuple[int, ...] = (), missed: tuple[int, ...] = ()) -> Unfired:
+    return Unfired(ahead=list(ahead), missed=list(missed), monotonic_ns=3)
 
 
 def test_a_loss_after_a_strike_is_answered_by_another_attempt(plan: Plan) -> None:
@@ -77,14 +77,14 @@ def test_a_loss_that_no_strike_explains_ends_the_run(plan: Plan) -> None:
 def test_without_any_version_the_next_attempt_begins_anew(plan: Plan) -> None:
     journal(plan.run_folder, strike(0))
     later = dataclasses.replace(plan, resume_from=plan.checkpoint_folder / "gone")
-    following = going_on(later, None, attempt=later.attempt + 1)
+    following = next_attempt(later, None, attempt=later.attempt + 1)
     assert (following.attempt, following.resume_from, following.strikes) == (2, None, 1)
 
 
 def test_a_run_of_the_resume_proof_never_begins_anew(plan: Plan) -> None:
     killed = dataclasses.replace(plan.cell, faults=PluginSpec("killed_between"))
     with pytest.raises(LaunchError, match="no sound version to restart from"):
-        going_on(dataclasses.replace(plan, cell=killed), None, attempt=2)
+        next_attempt(dataclasses.replace(plan, cell=killed), None, attempt=2)
 
 
 def test_only_a_struck_run_asks_its_ranks_for_answers(plan: Plan) -> None:

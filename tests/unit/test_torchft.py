@@ -97,8 +97,8 @@ class Rank(TorchFtRank):
 
 
 class FakeLink:
-    def __init__(self, *, comes_again: bool = False) -> None:
-        self.comes_again = comes_again
+    def __init__(self, *, is_replacement: bool = False) -> None:
+        self.is_replacement = is_replacement
         self.joined = 0
 
     def join(self) -> None:
@@ -119,8 +119,8 @@ def at(step: int) -> Position:
     return Position(step=step, epoch=0, step_in_epoch=step)
 
 
-def made(*quorums: Sequence[int], comes_again: bool = False) -> Rank:
-    rank = Rank(world(), cast(Link, FakeLink(comes_again=comes_again)), OPTIONS)
+def made(*quorums: Sequence[int], is_replacement: bool = False) -> Rank:
+    rank = Rank(world(), cast(Link, FakeLink(is_replacement=is_replacement)), OPTIONS)
     rank.quorums = list(quorums)
     rank.adopt(cast(Framework, SimpleNamespace()))
     return rank
@@ -188,7 +188,7 @@ def test_a_rank_that_comes_again_joins_and_all_see_that_it_is_new() -> None:
     regrouped = rank.join(at(0))
     assert regrouped is not None
     assert regrouped.ranks == (0, 1, 2)
-    new = made((NEW,), (NEW, 1, 2), comes_again=True)
+    new = made((NEW,), (NEW, 1, 2), is_replacement=True)
     again = new.join(at(0))
     assert again is not None
     assert again.ranks == (0, 1, 2)

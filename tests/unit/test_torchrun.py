@@ -117,7 +117,7 @@ def test_all_ranks_come_anew_and_begin_when_the_launcher_has_chosen(
     tmp_path: Path, by: str
 ) -> None:
     chosen = Chosen(tmp_path / "chosen")
-    (loss,) = run(tmp_path, chosen, [Verdict.COME_ANEW], by=by)
+    (loss,) = run(tmp_path, chosen, [Verdict.RESTART_IN_PLACE], by=by)
     assert 1 in loss.ranks
     assert loss.hangs == (by == "SIGSTOP")
     assert chosen.calls == ["all ended", "choose"]
@@ -128,7 +128,7 @@ def test_all_ranks_come_anew_and_begin_when_the_launcher_has_chosen(
 def test_an_agent_that_starts_no_ranks_anew_is_one_error(tmp_path: Path) -> None:
     chosen = Chosen(tmp_path / "chosen")
     with pytest.raises(LaunchError, match="starter ended with exit status 1; last lines"):
-        run(tmp_path, chosen, [Verdict.COME_ANEW], restarts=0)
+        run(tmp_path, chosen, [Verdict.RESTART_IN_PLACE], restarts=0)
     assert "choose" not in chosen.calls
 
 
@@ -148,7 +148,7 @@ def test_a_loss_is_left_to_the_agent_if_a_strike_explains_it(plan: Plan) -> None
     recovery = Torchrun()
     assert recovery.after(LOSS, plan) == Verdict.GIVE_UP
     journal(plan.run_folder, strike(0))
-    assert recovery.after(LOSS, plan) == Verdict.COME_ANEW
+    assert recovery.after(LOSS, plan) == Verdict.RESTART_IN_PLACE
     assert recovery.after(LOSS, plan) == Verdict.GIVE_UP, "one strike explains one loss"
 
 

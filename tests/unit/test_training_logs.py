@@ -15,7 +15,7 @@ import click
 import pytest
 from training_logs import Made, bars, csv_rows, megatron, nanogpt, torchtitan
 
-from ckptbench.cli.options import Asked
+from ckptbench.cli.options import Options
 from ckptbench.cli.tables import costs_of_log
 from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError, DataError
@@ -419,7 +419,7 @@ PROGRAMS = {
     "state": state(),
     "joined": bars(Made(steps=400)).replace("\r", ""),
 }
-NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "log_pattern") else None for field in fields(Asked)}  # fmt: skip
+NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "log_pattern") else None for field in fields(Options)}  # fmt: skip
 PIECES = ("", "\x00", "\n", "nan", "-1", "1e400", "9" * 30, "0", '"', "2026-99-99 99:99:99", "é", "\r", ",", "inf", "[", "{")  # fmt: skip
 
 
@@ -434,7 +434,7 @@ def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path
             end = at + chosen.choice((0, 1, 9, 300))
             damaged = damaged[:at] + chosen.choice(PIECES) + damaged[end:]
         path = written(tmp_path, damaged)
-        asked = Asked(**{**NOTHING, "training_log": path})
+        asked = Options(**{**NOTHING, "training_log": path})
         try:
             costs_of_log(asked)
         except click.UsageError as error:

@@ -40,7 +40,7 @@ def needed_memory(plan: Plan, ranks: int) -> int:
     slots = SLOTS[plan.cell.optimizer]
     copies = PARAMETER_COPIES + slots + (PROOF_COPIES * (1 + slots) if plan.training.proof else 0)
     floats = copies * plan.sizes.parameters + ACTIVATION_COPIES * activations
-    if FRAMEWORKS[plan.cell.framework].unfolds:
+    if FRAMEWORKS[plan.cell.framework].uses_im2col:
         floats += UNFOLDED_COPIES * plan.sizes.unfolded * plan.cell.batch_size
     return ranks * (FRAMEWORK_BYTES + FLOAT_BYTES * floats)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.decide import OTHERS
+from ckptbench.decide import RATE_FACTORS
 from ckptbench.decide.model import Recovering, Saving, best, goodput
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
-from ckptbench.report.answer.quantities import Every, Known, duration
+from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
@@ -88,10 +88,10 @@ class Choice:
     """A strategy at its best interval, or at the one in use."""
 
     name: str
-    steps: Known
-    interval_s: Known
+    steps: Quantity
+    interval_s: Quantity
     """In useful time."""
-    loses: Known
+    loses: Quantity
     """The part of the time that is not useful."""
     fine_steps: tuple[int, int] | None = None
     """The shortest and the longest interval that lose at most a fifth more than the best. None for the interval in use."""
@@ -120,8 +120,8 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
     steps = now.in_steps(case.step_s)
     return Choice(
         name=case.strategies[0].name,
-        steps=Known(steps),
-        interval_s=Known(steps * case.step_s),
+        steps=Quantity(steps),
+        interval_s=Quantity(steps * case.step_s),
         loses=_known(1 - useful),
     )
 
@@ -145,14 +145,14 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:
     if case.failing.is_counted:
         return None
-    rates = case.failing.per_s[0] * np.array(OTHERS)
+    rates = case.failing.per_s[0] * np.array(RATE_FACTORS)
     found = best(strategy.saving, case.recovering, rates, step_s=case.step_s, fine=False)
     rarer_s, oftener_s = found.interval_s
     return float(rarer_s), float(oftener_s)
 
 
-def _known(values: Floats) -> Known:
+def _known(values: Floats) -> Quantity:
     """From its values at the rates of `Failing`: the ends are the lowest and the highest."""
     if len(values) == 1:
-        return Known(float(values[0]))
-    return Known(float(values[0]), float(values[1:].min()), float(values[1:].max()))
+        return Quantity(float(values[0]))
+    return Quantity(float(values[0]), float(values[1:].min()), float(values[1:].max()))

@@ -112,12 +112,12 @@ MISSING = {
 
 
 def option(name: str) -> str:
-    """The option of a field of `Asked`."""
+    """The option of a field of `Options`."""
     return "--async" if name == "asynchronous" else f"--{name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Options:
     """The options, in seconds and bytes. None or empty where one is not given."""
 
     gpus: int | None
@@ -179,8 +179,8 @@ class Asked:
 
         Raises ConfigError or DataError where a file cannot be read.
         """
+        from ckptbench.decide.exposure import RESTART_S
         from ckptbench.decide.rates import rate_of_job, read_log, read_rate
-        from ckptbench.decide.watched import RESTART_S
 
         mtbf_s = self.mtbf_s(gpus)
         if mtbf_s is not None:

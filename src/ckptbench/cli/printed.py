@@ -12,11 +12,11 @@ from typing import Any
 from rich.table import Table
 
 from ckptbench.cli.case import Choice, answer
-from ckptbench.cli.options import Asked
+from ckptbench.cli.options import Options
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.report.answer.quantities import (
     PERCENT,
-    Known,
+    Quantity,
     Unit,
     duration,
     plain,
@@ -33,9 +33,9 @@ SAVE_STEPS = (
 """How programs for training are told the interval."""
 
 
-def is_told(choice: Choice) -> bool:
+def is_conclusive(choice: Choice) -> bool:
     """Whether its interval can be recommended."""
-    return choice.steps.tells and not helps_nothing(choice)
+    return choice.steps.is_conclusive and not helps_nothing(choice)
 
 
 def helps_nothing(choice: Choice) -> bool:
@@ -70,7 +70,7 @@ class Answer:
 
 
 def _settings(choice: Choice) -> Iterator[str]:
-    if not is_told(choice):
+    if not is_conclusive(choice):
         yield f"{choice.name}: {'no interval helps' if helps_nothing(choice) else 'the best interval cannot be told'}"
         return
     steps = round(choice.steps.value)
@@ -85,7 +85,7 @@ def _content(choice: Choice) -> dict[str, Any]:
     rarer, oftener = choice.other_s or (None, None)
     return {
         **_at(choice),
-        "told": is_told(choice),
+        "told": is_conclusive(choice),
         "fine_from_steps": fine_from,
         "fine_to_steps": fine_to,
         "interval_s_if_failures_a_third": rarer,
@@ -107,12 +107,12 @@ def _at(choice: Choice) -> dict[str, Any]:
     }
 
 
-def _known(name: str, known: Known) -> dict[str, float | None]:
+def _known(name: str, known: Quantity) -> dict[str, float | None]:
     ends = {"": known.value, "_lo": known.lo, "_hi": known.hi}
     return {f"{name}{end}": own if math.isfinite(own) else None for end, own in ends.items()}
 
 
-def answer_from_options(asked: Asked) -> Answer:
+def answer_from_options(asked: Options) -> Answer:
     """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
     case = asked.case()
     choices = answer(case)
@@ -138,7 +138,7 @@ def table(choices: Sequence[Choice]) -> str:
     rows = list(_cells(choices))
     below = ""
     if SHORTEST_NAME + _width(rows) > WIDTH:
-        below = f"Fine: {', '.join(f'{_fine(each)} ({each.name})' for each in choices if is_told(each))}."
+        below = f"Fine: {', '.join(f'{_fine(each)} ({each.name})' for each in choices if is_conclusive(each))}."
         rows = [(*row[:-1], "") for row in rows]
     longest = min(LONGEST_NAME, WIDTH - _width(rows))
     return _laid_out(rows, longest) + (paragraph(below) if below else "")
@@ -155,14 +155,14 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
     if now is not None and len(choices) > 1:
         yield f"The interval in use is taken to be of {now.name}."
     for choice in choices:
-        if not choice.steps.tells:
+        if not choice.steps.is_conclusive:
             unit = unit_of_time(choice.interval_s.value)
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
             yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
-    if not all(each.loses.tells for each in (*choices, *([now] if now else []))):
+    if not all(each.loses.is_conclusive for each in (*choices, *([now] if now else []))):
         yield WHY_UNTOLD
     others = [choice.other_s for choice in choices if choice.other_s is not None]
-    if len(others) == len(choices) and all(map(is_told, choices)):
+    if len(others) == len(choices) and all(map(is_conclusive, choices)):
         rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))
         yield f"Best with a third as many failures: {rarer}; with three times as many: {oftener}."
 
@@ -177,7 +177,7 @@ def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
             _interval(choice),
             f" loses {_shown(choice.loses, PERCENT)}",
             f" saves {saves}{unit}" if saves else "",
-            f" (fine: {_fine(choice)})" if choice.fine_steps and is_told(choice) else "",
+            f" (fine: {_fine(choice)})" if choice.fine_steps and is_conclusive(choice) else "",
         )
         unit = "" if saves else unit
 
@@ -202,9 +202,9 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
 
 def _saves(choice: Choice) -> str:
     """GPU-hours a day. Empty where there is nothing to compare with."""
-    if choice.now is None or choice.saves_gpu_hours is None or not is_told(choice):
+    if choice.now is None or choice.saves_gpu_hours is None or not is_conclusive(choice):
         return ""
-    if not (choice.loses.tells and choice.now.loses.tells):
+    if not (choice.loses.is_conclusive and choice.now.loses.is_conclusive):
         return UNTOLD
     return plain(max(0.0, choice.saves_gpu_hours))
 
@@ -222,5 +222,5 @@ def _fine(choice: Choice) -> str:
     return span(lo, hi, unit_of_time(choice.interval_s.value))
 
 
-def _shown(known: Known, unit: Unit, untold: str = UNTOLD) -> str:
-    return known.shown(unit) if known.tells else untold
+def _shown(known: Quantity, unit: Unit, untold: str = UNTOLD) -> str:
+    return known.shown(unit) if known.is_conclusive else untold

@@ -14,24 +14,24 @@ from pydantic import ValidationError
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.cli.case import Choice
-from ckptbench.cli.options import MISSING, Asked
-from ckptbench.cli.printed import Answer, is_told
+from ckptbench.cli.options import MISSING, Options
+from ckptbench.cli.printed import Answer, is_conclusive
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.config.values import LARGEST_NUMBER, one_line
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import failure_rates, left_out
-from ckptbench.decide.given import GivenCosts, costs_table, read_given
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
+from ckptbench.decide.user_costs import UserCosts, costs_table, read_user_costs
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.shown import show
 from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.answer.labels import counted
-from ckptbench.report.answer.quantities import Known, duration
+from ckptbench.report.answer.quantities import Quantity, duration
 from ckptbench.report.answer.screen import text
 from ckptbench.report.answer.study import screen, shown
 
@@ -44,7 +44,7 @@ def usual(**own: Any) -> DecisionSection:
     return DecisionSection().model_copy(update=own)
 
 
-def answer_from_tables(asked: Asked) -> Answer:
+def answer_from_tables(asked: Options) -> Answer:
     """The answer as the screen of a study. Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
     costs = costs_of(asked)
     gpus = asked.gpus or costs.gpus
@@ -68,7 +68,7 @@ def answer_from_tables(asked: Asked) -> Answer:
     )
 
 
-def page_of_tables(asked: Asked) -> str:
+def page_of_tables(asked: Options) -> str:
     """The calculator, filled with these costs and the failure rate. Raises as `answer_from_tables`."""
     from ckptbench.report.page.html import page
 
@@ -79,7 +79,7 @@ def page_of_tables(asked: Asked) -> str:
     return page(costs.table, [rate, *others], usual(rate=rate.name, gpus=[gpus]))
 
 
-def costs_of(asked: Asked) -> Costs:
+def costs_of(asked: Options) -> Costs:
     """Those of the study, file or log, with what the options say in their place."""
     if asked.training_log is not None:
         return costs_of_log(asked)
@@ -123,21 +123,21 @@ class Costs:
             others = read_tables(study, (DECISION_COSTS.name, *STUDY_TABLES))
             return cls(others.pop(DECISION_COSTS.name), others)
         assert file is not None
-        return cls(read_given(file), {})
+        return cls(read_user_costs(file), {})
 
     @property
     def gpus(self) -> int:
         """The most that they are of."""
         return int(self.table["ranks"].max())
 
-    def with_own(self, asked: Asked) -> Self:
+    def with_own(self, asked: Options) -> Self:
         """With what the reader gives in place of what the table says: a step, a restart on so many GPUs as are asked for, and an interval in use."""
         gpus = asked.gpus or self.gpus
         rows = records(self.table[self.table["representative"]])
         return replace(self, table=DECISION_COSTS.rows(_with_own(row, asked, gpus) for row in rows))
 
 
-def _with_own(row: Mapping[str, Any], asked: Asked, gpus: int) -> dict[str, Any]:
+def _with_own(row: Mapping[str, Any], asked: Options, gpus: int) -> dict[str, Any]:
     own = dict(row)
     if asked.step is not None:
         own |= _exactly("step_s", asked.step)
@@ -159,15 +159,15 @@ def _choice(row: Mapping[str, Any]) -> Choice:
     step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
     now = Choice(
         name=row["name"],
-        steps=Known(row["in_use_steps"]),
-        interval_s=Known(row["in_use_steps"] * step_s),
-        loses=Known.of(row, "goodput_in_use").rest,
+        steps=Quantity(row["in_use_steps"]),
+        interval_s=Quantity(row["in_use_steps"] * step_s),
+        loses=Quantity.of(row, "goodput_in_use").rest,
     )
     return Choice(
         name=row["name"],
-        steps=Known.of(row, "best_steps"),
-        interval_s=Known.of(row, "best_minutes", SECONDS_PER_MINUTE),
-        loses=Known.of(row, "goodput").rest,
+        steps=Quantity.of(row, "best_steps"),
+        interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
+        loses=Quantity.of(row, "goodput").rest,
         fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
         saves_gpu_hours=row["saved_gpu_hours"],
         now=now,
@@ -178,7 +178,7 @@ UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, n
 FROM_LOG = "save of the log"
 
 
-def costs_of_log(asked: Asked) -> Costs:
+def costs_of_log(asked: Options) -> Costs:
     """Those that the log of a training tells, completed by the options.
 
     Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
@@ -197,7 +197,7 @@ def costs_of_log(asked: Asked) -> Costs:
     except ValueError:
         title = "training log"
     try:
-        given = GivenCosts.model_validate({"title": title, **_costs(facts, asked)})
+        given = UserCosts.model_validate({"title": title, **_costs(facts, asked)})
     except ValidationError as error:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
@@ -205,7 +205,7 @@ def costs_of_log(asked: Asked) -> Costs:
     return Costs(table, {}, (read, *_taken(facts, asked)))
 
 
-def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
+def _missing(facts: Facts, asked: Options) -> Iterator[str]:
     """Each with the option that tells it."""
     if asked.gpus is None and facts.gpus is None:
         yield MISSING["gpus"]
@@ -220,11 +220,11 @@ def _missing(facts: Facts, asked: Asked) -> Iterator[str]:
         yield MISSING["restart"]
 
 
-def _takes_stall(asked: Asked) -> bool:
+def _takes_stall(asked: Options) -> bool:
     return not (asked.blocking or asked.asynchronous or asked.state is not None)
 
 
-def _costs(facts: Facts, asked: Asked) -> dict[str, Any]:
+def _costs(facts: Facts, asked: Options) -> dict[str, Any]:
     gpus = asked.gpus or facts.gpus
     assert gpus is not None
     step = asked.step or _uncertain(facts.step)
@@ -260,7 +260,7 @@ def _uncertain(known: Estimate | None) -> dict[str, float] | float:
     return {"value": known.value, "lo": lo, "hi": hi}
 
 
-def _taken(facts: Facts, asked: Asked) -> Iterator[str]:
+def _taken(facts: Facts, asked: Options) -> Iterator[str]:
     """What of the log counts, where no option says it."""
     told = []
     if asked.step is None and facts.step is not None:
@@ -292,7 +292,7 @@ def _shown(known: Estimate) -> str:
 def setting(choices: tuple[Choice, ...]) -> str:
     """The sentence to copy from. Empty where no interval can be recommended."""
     best = choices[0]
-    if not is_told(best):
+    if not is_conclusive(best):
         return ""
     steps = round(best.steps.value)
     return f"Save every {counted(steps, 'step')} ({duration(best.interval_s.value)}): save_steps={steps}"

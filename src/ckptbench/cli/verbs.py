@@ -82,11 +82,11 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
     ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\
         --blocking 60s --async 3s+90s --restart 8min --now 2h
     """
-    from ckptbench.cli.options import Asked
+    from ckptbench.cli.options import Options
 
     if save_steps and as_json:
         raise click.UsageError("--save-steps and --json: give one of them")
-    asked = Asked(**options)
+    asked = Options(**options)
     asked.check()
     if html is not None and not asked.is_of_tables:
         raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")

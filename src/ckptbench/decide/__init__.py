@@ -13,6 +13,6 @@ COST_TABLES = (
     "provenance",
 )
 """The tables of a study that costs come from. Known without importing pandas."""
-OTHERS = (1 / 3, 3.0)
+RATE_FACTORS = (1 / 3, 3.0)
 """Factors of a rate that nobody has measured on the reader's machine: three quarters of other machines lie between them, as ln 3 is 1.17 times
 `rates.ELSEWHERE`."""

@@ -15,7 +15,7 @@ from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.config.decision import DecisionSection
-from ckptbench.decide import OTHERS, sampling
+from ckptbench.decide import RATE_FACTORS, sampling
 from ckptbench.decide.inputs import COSTED, COSTED_COLUMNS, GIVEN
 from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
 from ckptbench.decide.projection import projected, projection
@@ -35,7 +35,7 @@ CASE_COLUMNS = (
 )  # fmt: skip
 CASE = (*COSTED, "rate", "gpus")
 OTHER_RATES = {"rarer": "a third as often", "oftener": "three times as often"}
-"""Other failure rates than the one that was chosen, `OTHERS` times as high, by the ends of columns. Those that were published differ by as much."""
+"""Other failure rates than the one that was chosen, `RATE_FACTORS` times as high, by the ends of columns. Those that were published differ by as much."""
 ADVICE = Table(
     "advice",
     "One row a setup, recovery, failure rate and number of GPUs: how often to checkpoint. Every interval is of the measured costs and of the failure"
@@ -63,9 +63,9 @@ ADVICE = Table(
         Column("in_use_steps", "number", "steps", "the interval of the setup"),
         *with_ends("goodput_in_use", "1", "at the interval of the setup"),
         *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
-        Column("wins", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
-        Column("chance", "number", "1", "the part of the draws in which none of them is better"),
-        Column("alone", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
+        Column("is_best", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
+        Column("p_best", "number", "1", "the part of the draws in which none of them is better"),
+        Column("p_strictly_best", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
     ),
 )  # fmt: skip
 SCALE = Table(
@@ -116,7 +116,7 @@ class _Case:
     best: Best
     """Without the range that is fine."""
     estimate: Best
-    """Of the estimate alone, with that range, at this rate and at `OTHERS` times it: shape (3,)."""
+    """Of the estimate alone, with that range, at this rate and at `RATE_FACTORS` times it: shape (3,)."""
 
     @classmethod
     def of(cls, row: Row, rate: FailureRate, gpus: int, choices: DecisionSection) -> _Case:
@@ -150,7 +150,7 @@ class _Case:
             estimate=best(
                 _estimate(saving),
                 _estimate(recovering),
-                failures_per_s[0] * np.array([1.0, *OTHERS]),
+                failures_per_s[0] * np.array([1.0, *RATE_FACTORS]),
                 step_s=step_s[0],
                 global_tier=global_tier and _estimate(global_tier),
                 slower=slower[0],
@@ -235,14 +235,14 @@ def _winning(cases: Sequence[_Case]) -> list[Row]:
     highest = goodputs.max(axis=0)
     return [
         {
-            "wins": case is first,
-            "chance": float((case.best.goodput >= highest)[1:].mean()),
-            "alone": _alone(case, [each for each in counts if each is not first])
+            "is_best": case is first,
+            "p_best": float((case.best.goodput >= highest)[1:].mean()),
+            "p_strictly_best": _alone(case, [each for each in counts if each is not first])
             if case is first
             else None,
         }
         if case.row["representative"]
-        else {"wins": False}
+        else {"is_best": False}
         for case in cases
     ]
 

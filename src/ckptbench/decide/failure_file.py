@@ -20,7 +20,7 @@ from ckptbench.config.values import (
     whole,
 )
 from ckptbench.decide.clock import seconds_of
-from ckptbench.decide.watched import ENDS, FAILURE_STATES, RESTART_S
+from ckptbench.decide.exposure import ENDS, FAILURE_STATES, RESTART_S
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,12 +8,12 @@ from pathlib import Path
 from ckptbench.common.errors import ConfigError, all_of
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import checked
+from ckptbench.decide.exposure import FailureCount
 from ckptbench.decide.failure_file import NUMBERS, WAYS, WAYS_HELP, FailureFile
-from ckptbench.decide.watched import Counted
 from ckptbench.matrix.shown import show
 
 
-def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
+def read_failure_file(path: Path) -> tuple[FailureFile, FailureCount | None]:
     """The file, and what was counted in the log that it names.
 
     Raises ConfigError or DataError with the file, the field or line, and what to do.
@@ -36,7 +36,7 @@ def read_failure_file(path: Path) -> tuple[FailureFile, Counted | None]:
 
 def read_failure_files(
     folder: Path, chosen: str | None = None
-) -> dict[Path, tuple[FailureFile, Counted | None]]:
+) -> dict[Path, tuple[FailureFile, FailureCount | None]]:
     """All files `*.yaml` of the folder, by path, each with what was counted in its log.
 
     Raises ConfigError or DataError where the folder has none, where none has the name `chosen`, or where some are wrong, or the logs

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from ckptbench.common.errors import DataError
+from ckptbench.decide.exposure import OUTSIDE, Exposure, FailureCount
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable, read_table
 from ckptbench.decide.sacct import ASK, is_of_jobs, read_jobs
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from ckptbench.decide.watched import OUTSIDE, Counted, Watched
 from ckptbench.matrix.shown import show
 
 LEAST = 1e-9
@@ -23,7 +23,7 @@ COLUMN = "time"
 SHOWN_NAMES = 5
 
 
-def count_failures(path: Path, file: FailureFile) -> Counted:
+def count_failures(path: Path, file: FailureFile) -> FailureCount:
     """The failures of a log. Raises DataError with the first line that is wrong, and what to do."""
     table = read_table(path, file.column or COLUMN)
     watched = (read_jobs if is_of_jobs(table) else _read_list)(table, file)
@@ -38,7 +38,7 @@ def count_failures(path: Path, file: FailureFile) -> Counted:
     return counted
 
 
-def _read_list(table: LogTable, file: FailureFile) -> Watched:
+def _read_list(table: LogTable, file: FailureFile) -> Exposure:
     """The times of the failures of one system."""
     column = file.column or COLUMN
     if not table.has(column):
@@ -60,4 +60,4 @@ def _read_list(table: LogTable, file: FailureFile) -> Watched:
     begin = at_s.min() if file.begin is None else file.begin
     clock_s = np.array([begin, at_s.max() if file.end is None else file.end])
     gpu_hours = (clock_s - begin) * file.gpus / SECONDS_PER_HOUR
-    return Watched(np.array([*at_s]), clock_s, gpu_hours, doubts=doubts)
+    return Exposure(np.array([*at_s]), clock_s, gpu_hours, doubts=doubts)

@@ -15,10 +15,10 @@ import numpy as np
 
 from ckptbench.analysis.cost.statistics import HALF_NORMAL, LEVEL, UNKNOWN, Interval, student
 from ckptbench.common.errors import ConfigError
+from ckptbench.decide.exposure import FailureCount
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.failure_files import read_failure_file, read_failure_files
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
-from ckptbench.decide.watched import Counted
 from ckptbench.matrix.shown import show
 
 OWN = "own"
@@ -51,7 +51,7 @@ class FailureRate:
     """The 95 % interval of the mean where the failures were counted, without what other machines differ by."""
     failures: int | None = None
     """That were counted; None where only a mean is known."""
-    log: Counted | None = None
+    log: FailureCount | None = None
 
     def mean_hours(self, gpus: int) -> float:
         """Mean hours between failures of this many GPUs."""
@@ -130,7 +130,7 @@ def read_log(path: Path, **options: object) -> FailureRate:
     return _rate_of(path.stem, file, count_failures(path, file))
 
 
-def _rate_of(name: str, file: FailureFile, counted: Counted | None) -> FailureRate:
+def _rate_of(name: str, file: FailureFile, counted: FailureCount | None) -> FailureRate:
     rate = FailureRate(name=name, file=file, mean_gpu_hours=math.nan)
     if counted is not None:
         return _elsewhere(_counted(rate, counted.failures, counted.risk_gpu_hours, counted))
@@ -165,7 +165,7 @@ def exact_interval(failures: int, exposure: float) -> Interval:
     )
 
 
-def clustered_interval(log: Counted) -> Interval:
+def clustered_interval(log: FailureCount) -> Interval:
     """The interval of the mean GPU-hours between the failures of a log, which may come in clusters.
 
     On the logarithm it goes z √(φ / n) to either side. The overdispersion φ is how much more than a Poisson number the counts in equal windows differ
@@ -177,7 +177,7 @@ def clustered_interval(log: Counted) -> Interval:
     return Interval(mean / factor, mean * factor)
 
 
-def overdispersion(log: Counted) -> float:
+def overdispersion(log: FailureCount) -> float:
     """φ of the log's failures; 1 where they come at a constant rate. At least 1."""
     windows = _windows(log.failures)
     counts, _ = np.histogram(log.at_gpu_hours, windows, (0.0, log.watched_gpu_hours))
@@ -193,7 +193,7 @@ def _student(failures: int) -> float:
     return student(LEVEL, _windows(failures) - 1)
 
 
-def _counted(rate: FailureRate, failures: int, exposure: float, log: Counted | None = None) -> FailureRate:  # fmt: skip
+def _counted(rate: FailureRate, failures: int, exposure: float, log: FailureCount | None = None) -> FailureRate:  # fmt: skip
     mean = exposure / (failures or RULE_OF_THREE)
     if failures == 0:
         seen = Interval(mean, math.inf)

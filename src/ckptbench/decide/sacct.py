@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.common.errors import DataError
+from ckptbench.decide.exposure import OUTSIDE, Exposure, Floats
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
-from ckptbench.decide.watched import OUTSIDE, Floats, Watched
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
 ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
@@ -35,7 +35,7 @@ def is_of_jobs(table: LogTable) -> bool:
     return table.has("State") and any(map(table.has, ("JobID", "Elapsed", "End", "AllocTRES")))
 
 
-def read_jobs(table: LogTable, file: FailureFile) -> Watched:
+def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
     """Failures and GPU-hours of all jobs that had GPUs. Raises DataError.
 
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
@@ -56,7 +56,7 @@ def read_jobs(table: LogTable, file: FailureFile) -> Watched:
             raise DataError(no_gpus)
         clock_s, gpu_hours = _watched(jobs, file)
     inside = failed[(clock_s[0] < failed["end_s"]) & (failed["end_s"] <= clock_s[-1])]
-    return Watched(
+    return Exposure(
         inside["end_s"].to_numpy(float),
         clock_s,
         gpu_hours,

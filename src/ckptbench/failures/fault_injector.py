@@ -23,7 +23,7 @@ from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.processes import living_with
 from ckptbench.common.removal import try_to_remove
 from ckptbench.run.control.variables import TOKEN, rank_of
-from ckptbench.run.events import Begun, Rested, Strike, Struck
+from ckptbench.run.events import Begun, Strike, Struck, Unfired
 from ckptbench.run.failure import Failure, Moment
 from ckptbench.run.recorder import Recorder
 from ckptbench.run.trace import whole_events
@@ -35,7 +35,7 @@ DYING_S = 60.0
 """How long a killed process may take to be gone. One that writes to a disk finishes that first."""
 
 
-class Told(NamedTuple):
+class Progress(NamedTuple):
     """The rank has come to this moment of its work, at `at_ns` of the monotonic clock."""
 
     moment: Moment
@@ -44,7 +44,7 @@ class Told(NamedTuple):
     stage: str | None = None
 
 
-Listen = Callable[[float | None], Told | None]
+Listen = Callable[[float | None], Progress | None]
 """Waits so many seconds, or for ever, for what the rank tells; None when the time is over. Raises EOFError when no more will come."""
 
 
@@ -80,7 +80,7 @@ class FaultInjector:
         self._waiting = dict(orders.failures)
         self._journal = Recorder(orders.journal)
         self._listen = listen
-        self._unheard = deque[Told]()
+        self._unheard = deque[Progress]()
         self._is_over = False
         self._schedule()
 
@@ -97,12 +97,12 @@ class FaultInjector:
             while self._unheard:
                 self._hear(self._unheard.popleft())
 
-    def rest(self) -> None:
+    def record_unfired(self) -> None:
         """Write down what has not struck."""
         left = {number: self._orders.failures[number] for number in (*self._waiting, *self._due)}
         ahead = sorted(number for number, each in left.items() if each.second is not None)
         missed = sorted(left.keys() - ahead)
-        self._journal.write(Rested(ahead=ahead, missed=missed, monotonic_ns=clock()))
+        self._journal.write(Unfired(ahead=ahead, missed=missed, monotonic_ns=clock()))
 
     def _keep_told(self, timeout: float | None) -> bool:
         """Wait for what the rank tells next, and keep it. Returns whether the rank lives and may have more to tell."""
@@ -117,7 +117,7 @@ class FaultInjector:
             self._unheard.append(told)
         return True
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: Progress) -> None:
         moment, step, at_ns, stage = told
         if moment == "step" and self._began_ns is None:
             self._began_ns = day_ns(at_ns)
@@ -210,7 +210,7 @@ def main() -> None:
     except (ProcessLookupError, EOFError):  # the rank has ended while this process started
         return
 
-    def listen(timeout: float | None) -> Told | None:
+    def listen(timeout: float | None) -> Progress | None:
         ready = wait([line, rank], timeout)
         if not ready:
             return None
@@ -218,14 +218,14 @@ def main() -> None:
         told = line.recv() if line in ready else OVER
         if told == OVER:
             raise EOFError
-        return cast(Told, told)
+        return cast(Progress, told)
 
     injector = FaultInjector(orders, listen)
     with suppress(BrokenPipeError):  # the rank has ended
         line.send(READY)
         injector.run()
         if not wait([rank], 0):
-            injector.rest()
+            injector.record_unfired()
         line.send(OVER)
 
 

@@ -15,7 +15,7 @@ from ckptbench.common.clock import clock
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.failures import fault_injector
-from ckptbench.failures.fault_injector import OVER, Orders, Told
+from ckptbench.failures.fault_injector import OVER, Orders, Progress
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.control.variables import TOKEN
 from ckptbench.run.events import Strike
@@ -56,7 +56,7 @@ class InjectorClient:
         run_folder: Path,
         attempt: int,
         near: Iterable[Path],
-        comes_again: bool = False,
+        is_replacement: bool = False,
     ) -> Self:
         """Start the injector, if this rank is the victim of a failure, or the first of its victims.
 
@@ -98,7 +98,7 @@ class InjectorClient:
         client = cls(injector, line, list(orders.failures.values()))
         # Not in the command, which every user of the host can read: the token is a secret.
         client._send(orders)
-        if attempt > 1 or comes_again:
+        if attempt > 1 or is_replacement:
             client.recovering()
         return client
 
@@ -152,7 +152,7 @@ class InjectorClient:
 
     def _tell(self, moment: Moment, step: int | None, stage: str | None = None) -> None:
         # With its time: the injector may still be starting.
-        self._send(Told(moment, step, clock(), stage))
+        self._send(Progress(moment, step, clock(), stage))
         if step is not None and any(
             failure.kills and not failure.delay_s and failure.waits_for(moment, step, stage)
             for failure in self._failures
@@ -164,7 +164,7 @@ class InjectorClient:
         while True:
             self._hear(self._line)  # which raises if the injector fails
 
-    def _send(self, told: Told | Orders) -> None:
+    def _send(self, told: Progress | Orders) -> None:
         if self._line is not None:
             try:
                 self._line.send(told)

@@ -17,7 +17,7 @@ from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
 from ckptbench.common.files import read_shaped
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import try_to_remove
-from ckptbench.failures.recovery.contract import going_on
+from ckptbench.failures.recovery.contract import next_attempt
 from ckptbench.launch.allocation import scheduler_job, was_requeued
 from ckptbench.launch.earlier_traces import keep_damaged_traces, keep_traces, warn_of_lost_epochs
 from ckptbench.launch.folder_locks import runs_of
@@ -65,7 +65,7 @@ def prepare(
             earlier = last or _attempt_of(version, plan)
             own = dataclasses.replace(plan, run_id=version.identity.run_id)
             began = {"started": earlier.started, "clock": str(earlier.began)}
-            going = going_on(own, version.folder, attempt=earlier.attempts + 1)
+            going = next_attempt(own, version.folder, attempt=earlier.attempts + 1)
             return going, {"requeues": requeues, **began}
         levels.keep_aside()
     elif last is None and os.path.lexists(plan.run_folder / MANIFEST):

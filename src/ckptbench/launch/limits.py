@@ -12,7 +12,7 @@ from types import FrameType
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.processes import is_orphan
-from ckptbench.launch.watched import Group
+from ckptbench.launch.child_process import Group
 from ckptbench.run.control.ranks import RankAssignment
 
 COME_UP_SECONDS = 300.0

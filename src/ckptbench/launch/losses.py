@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from ckptbench.common.memory_kills import REMEDY
 from ckptbench.failures.recovery.contract import Loss
+from ckptbench.launch.child_process import ChildProcess, Group
 from ckptbench.launch.limits import Limits
-from ckptbench.launch.watched import Group, Watched
 from ckptbench.run.control.server import ControlServer
 
 LAST_LINES_SECONDS = 0.2
@@ -90,7 +90,7 @@ class Losses:
         return Loss(ranks=tuple(ranks), how=how, hangs=hangs)
 
 
-def _death_of(watched: Watched, lost: Sequence[int]) -> Loss:
+def _death_of(watched: ChildProcess, lost: Sequence[int]) -> Loss:
     """The loss of this process, which has ended badly. `lost` are the ranks whose connections have broken."""
     watched.relay()
     return Loss(

@@ -13,7 +13,7 @@ from ckptbench.checkpointing.levels import open_levels
 from ckptbench.common.clock import clock, day_ns
 from ckptbench.common.counters import Counters
 from ckptbench.common.files import write_json
-from ckptbench.failures.recovery.contract import Loss, Recovery, Verdict, going_on
+from ckptbench.failures.recovery.contract import Loss, Recovery, Verdict, next_attempt
 from ckptbench.launch.allocation import Allocation, granted_cores
 from ckptbench.launch.attempts import newest_version
 from ckptbench.launch.ranks import run_ranks
@@ -119,7 +119,7 @@ class AttemptSeries:
         _damage_as_planned(self.plan)
         version = newest_version(self.plan, self._assembler)
         folder, step = (version.folder, version.position.step) if version else (None, 0)
-        plan = going_on(self.plan, folder, attempt=self.plan.attempt + 1)
+        plan = next_attempt(self.plan, folder, attempt=self.plan.attempt + 1)
         self._write(
             Chosen(attempt=plan.attempt, step=step, since_unix_ns=since_ns, unix_ns=day_ns())
         )

@@ -16,10 +16,10 @@ from typing import Protocol
 from ckptbench.common.clock import Instant
 from ckptbench.common.errors import LaunchError, RunStopped
 from ckptbench.failures.recovery.contract import Loss, Verdict
+from ckptbench.launch.child_process import ChildProcess, Group, kill_ranks_here
 from ckptbench.launch.limits import Deadlines, Limits
 from ckptbench.launch.losses import Losses
 from ckptbench.launch.starters import Process
-from ckptbench.launch.watched import Group, Watched, kill_ranks_here
 from ckptbench.run.control.server import ControlServer
 from ckptbench.run.control.variables import LAUNCHED
 
@@ -55,14 +55,14 @@ def run_processes(
     """Start all processes and wait until all have ended. Returns whether they are to be started again.
 
     As soon as one ends badly, `after` decides: the others go on and are watched, or all are ended. Raises LaunchError if
-    it gives up. If it answers COME_ANEW, `between` is called when the ranks have ended, and when they have come up anew.
+    it gives up. If it answers RESTART_IN_PLACE, `between` is called when the ranks have ended, and when they have come up anew.
     """
     with ExitStack() as stack:
         ends = stack.enter_context(ExitStack())  # also of those that are started later
 
-        def start(process: Process, *, again: bool = False) -> Watched:
+        def start(process: Process, *, again: bool = False) -> ChildProcess:
             own = {**environment, LAUNCHED: str(Instant.now())} if again else environment
-            watched = Watched.start(process, own, has_threads=again)
+            watched = ChildProcess.start(process, own, has_threads=again)
             ends.callback(watched.end)
             return watched
 
@@ -85,7 +85,7 @@ class _Watch:
         control: ControlServer,
         after: Callable[[Loss], Verdict],
         *,
-        again: Callable[[Process], Watched],
+        again: Callable[[Process], ChildProcess],
         between: Between | None,
     ) -> None:
         self._group = group
@@ -136,7 +136,7 @@ class _Watch:
                 self._go_on_without(loss)
             case Verdict.REPLACE:
                 return self._replace(loss)
-            case Verdict.COME_ANEW:
+            case Verdict.RESTART_IN_PLACE:
                 self._have_all_come_anew(loss)
         return False
 
@@ -217,7 +217,7 @@ class _Watch:
         if self._launched is None:
             self._launched = str(Instant.now())
             self._between.all_ended()
-        if self._control.has_come_anew:
+        if self._control.has_restarted:
             self._between.choose()
             self._control.let_begin(self._launched)
             self._anew_since = None

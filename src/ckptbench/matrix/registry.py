@@ -42,7 +42,7 @@ class FrameworkEntry:
     anew. None: every package of the lock is installed as it is."""
     environment: str | None = None
     """The framework in whose environment it runs. None: its own."""
-    by_name: bool = False
+    opt_in: bool = False
     """Whether no default study trains it, which would take longer than it says."""
     shards: bool = False
     """Whether each rank holds a shard of model and optimizer, as its class says by `is_sharded`."""
@@ -52,7 +52,7 @@ class FrameworkEntry:
     """Whether it has no environment for GPUs."""
     offers: tuple[str, ...] = ()
     """What it has beyond SGD in fp32 on images: members of BEYOND."""
-    unfolds: bool = False
+    uses_im2col: bool = False
     """Whether its convolutions on CPU copy every window of their input (im2col), which takes memory."""
     label: str | None = None
     """Name in figures. None: its name in the registry."""
@@ -67,7 +67,7 @@ class FrameworkEntry:
     @property
     def optional(self) -> bool:
         """Whether a config must name it, or `all`, to get it."""
-        return self.by_name or self.extends_another
+        return self.opt_in or self.extends_another
 
     @property
     def extends_another(self) -> bool:
@@ -98,7 +98,7 @@ FRAMEWORKS = Registry(
             launcher="mpiexec",
             formats=("npz", "npz_compressed", "hdf5", "hdf5_compressed"),
             omissions=("position", "momentum", "random", "statistics", "first_update"),
-            unfolds=True,
+            uses_im2col=True,
             label="Chainer",
             color="#D55E00",
             marker="o",
@@ -126,7 +126,7 @@ FRAMEWORKS = Registry(
             location="ckptbench.frameworks.jax.framework:Jax",
             formats=("orbax", "npz"),
             omissions=("position", "momentum", "random", "statistics"),
-            by_name=True,
+            opt_in=True,
             cpu_only=True,
             offers=("adamw", "bf16", "tokens", ACCUMULATION),
             label="JAX",

@@ -309,7 +309,7 @@ class Struck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rested:
+class Unfired:
     """Training is over, and no failure strikes this rank any more."""
 
     moment: ClassVar = "in an injector's journal, at the end of the last attempt"
@@ -422,7 +422,7 @@ class End:
 
 Event = (
     Phase | Start | State | Steps | Pause | Memory | Save | Hold | Captured | Written | Durable | Retained | SaveFailed
-    | Epoch | Evaluation | Stop | Digest | End | Begun | Strike | Struck | Rested | Lost | AllEnded | Chosen
+    | Epoch | Evaluation | Stop | Digest | End | Begun | Strike | Struck | Unfired | Lost | AllEnded | Chosen
     | Membership | Regroup | Counted
 )  # fmt: skip
 
@@ -433,7 +433,8 @@ def name_of(kind: type[Any]) -> str:
 
 
 KINDS: dict[str, type[Any]] = {name_of(kind): kind for kind in get_args(Event)}
-_NAMES = {kind: name for name, kind in KINDS.items()}
+KINDS["rested"] = Unfired  # what version 0.1 wrote
+_NAMES = {kind: name_of(kind) for kind in get_args(Event)}
 _FIELDS = {kind: [field.name for field in dataclasses.fields(kind)] for kind in _NAMES}
 
 

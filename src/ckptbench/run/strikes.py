@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.run.events import Event, Rested, Strike, Struck
+from ckptbench.run.events import Event, Strike, Struck, Unfired
 from ckptbench.run.layout import STRIKES, strikes_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.trace import whole_events
@@ -48,7 +48,7 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
     ahead: set[int] = set()
     for rank in sorted(set(victims) & set(survivors)):
         path = strikes_path(plan.run_folder, rank)
-        rested = [event for event in whole_events(path) if isinstance(event, Rested)]
+        rested = [event for event in whole_events(path) if isinstance(event, Unfired)]
         if not rested:
             raise LaunchError(
                 f"{path.name}: the injector was gone before training was over; see the logs of the ranks"

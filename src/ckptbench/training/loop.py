@@ -18,7 +18,7 @@ from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd, TrainSpec
 from ckptbench.inputs.datasets.dataset import Dataset
-from ckptbench.inputs.datasets.order import Reader, Share, evaluation_shard, shares_of
+from ckptbench.inputs.datasets.order import BatchSlice, Reader, batch_slices, evaluation_shard
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.matrix.registry import RECOVERIES
@@ -85,7 +85,7 @@ class Trainer:
         self._began = 0
         self._saved: int | None = None
         # A rank that comes again takes the state from the others. The version may be gone by now.
-        loads = plan.resume_from is not None and not link.comes_again
+        loads = plan.resume_from is not None and not link.is_replacement
         self._version = read_version(plan.resume_from) if loads and plan.resume_from else None
         started_ns = clock()
         self._dataset = Dataset.open(plan.dataset_folder)
@@ -107,7 +107,7 @@ class Trainer:
         self._digester = StateDigester(framework, recorder, proof=plan.training.proof)
         levels = self._levels = open_levels(plan, node=world.node if world.is_spread else None)
         if world.local_rank == 0:
-            if world.is_spread and not link.comes_again:
+            if world.is_spread and not link.is_replacement:
                 levels.begin_local(self._version.position.step if self._version else 0)
             else:
                 levels.make()  # a restart may find them lost
@@ -134,11 +134,11 @@ class Trainer:
             interval_steps=self._plan.cell.interval.steps(self._steps_per_epoch),
         )
 
-    def _shares(self, ranks: Sequence[int]) -> list[Share]:
+    def _shares(self, ranks: Sequence[int]) -> list[BatchSlice]:
         """What each of these ranks reads of every global batch."""
         kept = self._recovery.options.get("batch") != "shrunk"
         assignments = self._launched_world.world_size
-        return shares_of(ranks, assignments, self._plan.cell.batch_size, kept=kept)
+        return batch_slices(ranks, assignments, self._plan.cell.batch_size, kept=kept)
 
     def build(self) -> None:
         started_ns = clock()
@@ -158,7 +158,7 @@ class Trainer:
         self._checkpointer.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
         # Of a rank that comes again the trace has it. Where ranks hold shards the others would have to gather.
-        if not self._link.comes_again:
+        if not self._link.is_replacement:
             self._recorder.write(state_of(network, self._framework))
 
     def start(self) -> Position:

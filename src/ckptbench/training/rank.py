@@ -61,7 +61,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
             run_folder=plan.run_folder,
             attempt=plan.attempt,
             near=local_folders(plan, node=world.node if world.is_spread else None),
-            comes_again=link.comes_again,
+            is_replacement=link.is_replacement,
         )
         framework_class: type[Framework] = load(FRAMEWORKS[plan.cell.framework].location)
         imported_ns = clock()
@@ -90,7 +90,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         recovery.close()
     except Stopped as stopped:
         log.info("%s", stopped)
-        with _telling(world):
+        with log_errors(world):
             recovery.close()
             recorder.sync()
             recorder.close()
@@ -101,7 +101,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         link.hang_up()
         recovery.abort()  # otherwise the other ranks would wait for this one for ever
         raise
-    with _telling(world):
+    with log_errors(world):
         recorder.write(End(monotonic_ns=clock()))
         recorder.sync()  # before the launcher says that the run is complete
         recorder.close()
@@ -114,11 +114,11 @@ def _checks_node(plan: Plan, world: RankContext, link: Link) -> bool:
     Not in a restart that is timed: the node was checked when the run began.
     """
     timed = plan.attempt > 1 and plan.cell.is_struck
-    return world.is_spread and world.local_rank == 0 and not (timed or link.comes_again)
+    return world.is_spread and world.local_rank == 0 and not (timed or link.is_replacement)
 
 
 @contextmanager
-def _telling(world: RankContext) -> Iterator[None]:
+def log_errors(world: RankContext) -> Iterator[None]:
     """Write an error into the log of this rank, and raise it."""
     try:
         yield
@@ -143,7 +143,7 @@ def launched_ns(link: Link, environment: Mapping[str, str], started_ns: int) -> 
     Every host has its own monotonic clock. If the launcher runs on another host, the difference is that of the
     times of day, which clusters synchronize.
     """
-    if link.comes_again and STARTED in environment:  # the launcher has not started it itself
+    if link.is_replacement and STARTED in environment:  # the launcher has not started it itself
         ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(float(environment[STARTED]) * 1e9)
         return min(clock() - ago_ns, started_ns)
     told = Instant.read(link.launched or environment[LAUNCHED])

@@ -23,7 +23,7 @@ FOR_EVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class Members:
     """Who trains together, and the samples of the global batch that each reads."""
 
     ranks: tuple[int, ...]
@@ -31,7 +31,7 @@ class Shares:
     samples: tuple[int, ...]
 
     @classmethod
-    def of(cls, world: Membership) -> Shares:
+    def of(cls, world: Membership) -> Members:
         return cls(tuple(world.ranks), tuple(world.first), tuple(world.samples))
 
     def times_read(self, global_batch: int) -> Ints:
@@ -51,7 +51,7 @@ class Record(NamedTuple):
     rank: int
     process: int
     """Number of the rank's process, from 0."""
-    shares: Shares
+    members: Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class StepExecution:
     """Whether the final state has it. Else it was undone, or lost with the ranks that had it."""
 
     @property
-    def shares(self) -> Shares:
-        return self.records[0].shares
+    def members(self) -> Members:
+        return self.records[0].members
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _present(traces: Sequence[Trace], newcomer: int, at_ns: int) -> int | None:
     return min(found)[1] if found else None
 
 
-def records(traces: Sequence[Trace], everybody: Shares) -> list[Record]:
+def records(traces: Sequence[Trace], everybody: Members) -> list[Record]:
     """Every step that any rank has recorded. `everybody` are the shares while no event says otherwise."""
     return [
         record
@@ -187,17 +187,19 @@ def records(traces: Sequence[Trace], everybody: Shares) -> list[Record]:
     ]
 
 
-def _of_process(rank: int, number: int, process: ProcessRun, everybody: Shares) -> Iterator[Record]:
+def _of_process(
+    rank: int, number: int, process: ProcessRun, everybody: Members
+) -> Iterator[Record]:
     steps, offset_ns = process.steps(), process.unix_ns(0)
     since = [world.monotonic_ns for world in process.memberships]
-    shares = [everybody, *map(Shares.of, process.memberships)]
+    members = [everybody, *map(Members.of, process.memberships)]
     rows = zip(steps.index.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
     for step, start_ns, end_ns in rows:
-        own = shares[bisect.bisect_right(since, start_ns)]
+        own = members[bisect.bisect_right(since, start_ns)]
         yield Record(step, start_ns + offset_ns, end_ns + offset_ns, rank, number, own)
 
 
-def executions(traces: Sequence[Trace], everybody: Shares) -> list[StepExecution]:
+def executions(traces: Sequence[Trace], everybody: Members) -> list[StepExecution]:
     """Every execution of every step, in the order of the steps and of time.
 
     Raises RunFolderError if the traces do not tell how the final state came about.

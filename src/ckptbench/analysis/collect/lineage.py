@@ -35,8 +35,8 @@ def lineage(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _row(run: Run, executions: Sequence[StepExecution]) -> dict[str, Any]:
-    kept = [execution.shares for execution in executions if execution.kept]
-    undone = [execution.shares for execution in executions if not execution.kept]
+    kept = [execution.members for execution in executions if execution.kept]
+    undone = [execution.members for execution in executions if not execution.kept]
     global_batch = run.cell.ranks * run.cell.batch_size
     # Worlds are few, steps are many.
     times = {shares: shares.times_read(global_batch) for shares in set(kept)}

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.analysis.collect.course import (
+    Members,
     Segment,
-    Shares,
     StepExecution,
     drop_undone,
     executions,
@@ -210,10 +210,10 @@ def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
             raise refused(path, "is not in the seal")
 
 
-def everybody(cell: Cell) -> Shares:
+def everybody(cell: Cell) -> Members:
     """The shares while all ranks of the cell train together."""
     ranks, size = range(cell.ranks), cell.batch_size
-    return Shares(tuple(ranks), tuple(rank * size for rank in ranks), (size,) * cell.ranks)
+    return Members(tuple(ranks), tuple(rank * size for rank in ranks), (size,) * cell.ranks)
 
 
 def _steps(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ckptbench.analysis.collect.asked import Asked, check_asked, check_datasets
+from ckptbench.analysis.collect.expected import Expected, check_datasets, check_expected
 from ckptbench.analysis.collect.run_folder import INCONSISTENT, Run, consistent_files
 from ckptbench.analysis.tables.columns import (
     MACHINE_COLUMNS,
@@ -62,14 +62,14 @@ RUNS = Table(
 )  # fmt: skip
 
 
-def collect(folders: Iterable[Path], asked: Asked | None = None) -> dict[str, pd.DataFrame]:
+def collect(folders: Iterable[Path], expected: Expected | None = None) -> dict[str, pd.DataFrame]:
     """The collected tables by name. Raises RunFolderError at the first folder that is not a result.
 
-    `asked` is what every run of a study must agree with. None: the folders are those of no study.
+    `expected` is what every run of a study must agree with. None: the folders are those of no study.
     """
     found = sorted((Run.read(folder) for folder in folders), key=lambda run: run.cell.id)
     for run in found:
-        check_asked(run, asked)
+        check_expected(run, expected)
     check_datasets(found)
     return {name: _filled(entry, found) for name, entry in COLLECTED.items()}
 

@@ -53,16 +53,16 @@ class Verdict(Enum):
     REPLACE = auto()
     """As GO_ON, and it starts the processes of the lost ranks anew. Where it cannot, it relaunches all.
 
-    A new process has `Link.comes_again` and calls `Link.join` when it is about to train; until then the launcher has nobody
+    A new process has `Link.is_replacement` and calls `Link.join` when it is about to train; until then the launcher has nobody
     wait for it. One that has not joined when the others have finished (`Link.finish`) is ended.
     """
-    COME_ANEW = auto()
+    RESTART_IN_PLACE = auto()
     """It has the ranks end, and the command of the recovery, which goes on, starts all of them anew.
 
-    When these have come up they wait until the launcher has chosen what to go on from: the plan from `going_on`.
+    When these have come up they wait until the launcher has chosen what to go on from: the plan from `next_attempt`.
     """
     RELAUNCH = auto()
-    """It ends all ranks that still run, and starts those of the plan from `going_on`."""
+    """It ends all ranks that still run, and starts those of the plan from `next_attempt`."""
     GIVE_UP = auto()
     """The run has failed and is not continued."""
 
@@ -95,7 +95,7 @@ class Recovery(ABC):
         """The decision after a failure. Other ranks may still run, so no checkpoint can be chosen yet."""
 
 
-def going_on(plan: Plan, version: Path | None, *, attempt: int) -> Plan:
+def next_attempt(plan: Plan, version: Path | None, *, attempt: int) -> Plan:
     """The plan of the attempt that goes on from the folder `version`, or begins anew where there is none. No rank trains at this time.
 
     Raises LaunchError if a run of the resume proof would begin anew: that would prove nothing.

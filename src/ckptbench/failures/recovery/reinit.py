@@ -115,7 +115,7 @@ class ReinitRank(ElasticRank):
         """The step of each rank that has a state, from when all met last."""
         self._tensors: Sequence[Tensor] = ()
         """Model and optimizer in `replica`. A step that fails may leave whole parameters in the place of FSDP2's shards."""
-        if link.comes_again:  # it has imported the framework, which is about to join the others
+        if link.is_replacement:  # it has imported the framework, which is about to join the others
             self._noticed_ns = clock()
             link.join()
             self._meet(Role.NEW)
@@ -125,7 +125,7 @@ class ReinitRank(ElasticRank):
         return self.options["state"] == "replica"
 
     def join(self, reached: Position) -> Regrouped | None:
-        return self._regrouped(self._noticed_ns, None) if self.link.comes_again else None
+        return self._regrouped(self._noticed_ns, None) if self.link.is_replacement else None
 
     def regroup(self, error: Exception, reached: Position) -> Regrouped:
         if error is not self._at_end and not tells_of_a_loss(error):

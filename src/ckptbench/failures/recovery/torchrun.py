@@ -67,7 +67,7 @@ class Torchrun(Restart):
             return Verdict.GIVE_UP
         verdict = super().after(loss, plan)
         self._answered = strikes
-        return Verdict.COME_ANEW if verdict is Verdict.RELAUNCH else verdict
+        return Verdict.RESTART_IN_PLACE if verdict is Verdict.RELAUNCH else verdict
 
 
 class TorchrunRank(RankRecovery):

@@ -17,16 +17,16 @@ def epoch_order(seed: int, epoch: int, samples: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class BatchSlice:
     """The part of every global batch that a rank reads: `samples` entries from number `first` on."""
 
     first: int
     samples: int
 
 
-def shares_of(
+def batch_slices(
     ranks: Sequence[int], world_size: int, batch_size: int, *, kept: bool = True
-) -> list[Share]:
+) -> list[BatchSlice]:
     """The shares of the ranks with these numbers, which are all, or those that are left, of `world_size` ranks.
 
     A global batch has `world_size * batch_size` samples. If it is `kept`, the ranks share it evenly, and what cannot be
@@ -34,13 +34,13 @@ def shares_of(
     batch size read the same samples in a step as one rank.
     """
     if not kept:
-        return [Share(rank * batch_size, batch_size) for rank in ranks]
+        return [BatchSlice(rank * batch_size, batch_size) for rank in ranks]
     samples = world_size * batch_size // len(ranks)
-    return [Share(index * samples, samples) for index in range(len(ranks))]
+    return [BatchSlice(index * samples, samples) for index in range(len(ranks))]
 
 
 def rank_batch(
-    order: NDArray[np.int64], step: int, share: Share, global_batch: int
+    order: NDArray[np.int64], step: int, share: BatchSlice, global_batch: int
 ) -> NDArray[np.int64]:
     """The samples of one rank in one step of an epoch, as indices (share.samples,).
 
@@ -70,7 +70,7 @@ class Reader:
         dataset: Dataset,
         *,
         seed: int,
-        share: Share,
+        share: BatchSlice,
         global_batch: int,
         steps_per_epoch: int,
     ) -> None:

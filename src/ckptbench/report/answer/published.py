@@ -19,7 +19,7 @@ from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.registry import FRAMEWORKS, KILLED, NATIVE, RESTART, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
-from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Known, Unit
+from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Quantity, Unit
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
@@ -107,8 +107,8 @@ class Finding:
 def _not_negligible(tables: Tables) -> Iterator[Verdict]:
     rows = _native(tables)
     for row in records(rows[rows["paired_lo"].notna()]):
-        own = Known.of(row, "paired")
-        theirs = Known.of(row, "paired", 1 / _times_rarer(row["interval"]))
+        own = Quantity.of(row, "paired")
+        theirs = Quantity.of(row, "paired", 1 / _times_rarer(row["interval"]))
         evidence = f"{_of(row)}, {describe('interval', row['interval'])}: {own.shown(PERCENT)}, so {theirs.shown(PERCENT)}"
         yield _compared(evidence, found=theirs.lo > NEGLIGIBLE, refuted=theirs.hi < NEGLIGIBLE)
 
@@ -150,7 +150,7 @@ def _extreme(
     higher = others[f"{column}_lo"] > own[f"{column}_hi"]
     beaten, beats = (higher, lower) if lowest else (lower, higher)
     each = [
-        f"{name(row['framework'])} {Known.of(row, column).shown(unit)}"
+        f"{name(row['framework'])} {Quantity.of(row, column).shown(unit)}"
         for row in records(group.sort_values(column, ascending=lowest))
     ]
     mode = "deterministic mode, " if own["deterministic"] else ""
@@ -192,7 +192,7 @@ def _harmless(tables: Tables) -> Iterator[Verdict]:
 def _determinism_costs(tables: Tables) -> Iterator[Verdict]:
     rows = tables["determinism_cost"]
     for row in records(rows[rows["cost_lo"].notna()]):
-        cost = Known.of(row, "cost")
+        cost = Quantity.of(row, "cost")
         evidence = f"{_of(row)}: {cost.shown(PERCENT)}"
         yield _compared(evidence, found=cost.lo > NEGLIGIBLE, refuted=cost.hi < NEGLIGIBLE)
 
@@ -246,7 +246,9 @@ def _without_checkpoint(tables: Tables) -> Iterator[Verdict]:
         again = group[group["recovery"] == RESTART.name]
         if going_on.empty or again.empty:
             continue
-        own, other = (Known.of(records(each)[0], "goodput_of_ranks") for each in (going_on, again))
+        own, other = (
+            Quantity.of(records(each)[0], "goodput_of_ranks") for each in (going_on, again)
+        )
         evidence = f"{_of(records(going_on)[0])}: {own.shown(PERCENT)} where survivors go on, and {other.shown(PERCENT)} where all start again"
         yield _compared(evidence, found=own.lo > other.hi, refuted=own.hi < other.lo)
 
@@ -356,12 +358,12 @@ def _ends(rows: pd.DataFrame, alike: Sequence[str]) -> Iterator[tuple[Row, Row]]
             yield fewest, most
 
 
-def _ratio(above: Row, below: Row, column: str) -> Known:
+def _ratio(above: Row, below: Row, column: str) -> Quantity:
     """The ratio of two numbers, with the least and the most that it can be within their intervals: wider than its own interval. NaN where unknown."""
-    over, under = Known.of(above, column), Known.of(below, column)
+    over, under = Quantity.of(above, column), Quantity.of(below, column)
     if not under.lo > 0:
-        return Known(over.value / under.value)
-    return Known(over.value / under.value, over.lo / under.hi, over.hi / under.lo)
+        return Quantity(over.value / under.value)
+    return Quantity(over.value / under.value, over.lo / under.hi, over.hi / under.lo)
 
 
 def _of(row: Row) -> str:

@@ -78,7 +78,7 @@ LONGEST = ((SECONDS, 90.0), (MINUTES, 3 * SECONDS_PER_HOUR), (HOURS, 3 * SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Quantity:
     """A number, and the ends of its 95 % interval: NaN where nothing says how far it differs."""
 
     value: float
@@ -91,12 +91,12 @@ class Known:
         return cls(*(scale * float(row.get(f"{column}{end}", math.nan)) for end in ("", "_lo", "_hi")))  # fmt: skip
 
     @property
-    def rest(self) -> Known:
+    def rest(self) -> Quantity:
         """1 - this part: the ends of its interval change places."""
-        return Known(1 - self.value, 1 - self.hi, 1 - self.lo)
+        return Quantity(1 - self.value, 1 - self.hi, 1 - self.lo)
 
     @property
-    def tells(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether its interval spans no more than `TELLS`. One that is unknown tells nothing against the number."""
         return not self.hi > TELLS * self.lo
 

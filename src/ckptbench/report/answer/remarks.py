@@ -17,7 +17,7 @@ from ckptbench.decide.sampling import SURVIVABLE
 from ckptbench.decide.units import SECONDS_PER_HOUR
 from ckptbench.matrix.registry import KILLED, NOTHING
 from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
-from ckptbench.report.answer.quantities import PERCENT, Known, Unit, duration, percent, plain
+from ckptbench.report.answer.quantities import PERCENT, Quantity, Unit, duration, percent, plain
 from ckptbench.report.answer.setups import in_words, varying, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
@@ -178,7 +178,7 @@ def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:
         slower = costs[(costs[column] > 1) | (costs[f"{column}_hi"] > MATTERS)]
         if len(slower):
             most = records(slower.sort_values(column))[-1]
-            yield f"{begin} takes up to {Known.of(most, column).shown(TIMES)} as long with {describe(of, most[of])}: counted."
+            yield f"{begin} takes up to {Quantity.of(most, column).shown(TIMES)} as long with {describe(of, most[of])}: counted."
 
 
 def of_measurement(tables: Tables) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
     names = ["framework", *varying(known, ["model", "dataset", "batch_size", "hardware", "strategy"]), "ranks", *varying(known, ["interval"])]  # fmt: skip
     ends = known.iloc[[0, -1]] if len(known) > 1 else known
     named = zip(records(ends), in_words(ends, names, ", "), strict=True)
-    of = [f"{Known.of(row, 'overhead').shown(PERCENT)} ({name})" for row, name in named]
+    of = [f"{Quantity.of(row, 'overhead').shown(PERCENT)} ({name})" for row, name in named]
     yield f"Measured overhead: {' to '.join(of)}."
 
 

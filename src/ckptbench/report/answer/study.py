@@ -19,7 +19,7 @@ from ckptbench.report.answer.quantities import (
     PERCENT,
     PLAIN,
     SECONDS,
-    Known,
+    Quantity,
     Unit,
     amount,
     plain,
@@ -108,7 +108,7 @@ def shown(tables: Tables) -> pd.DataFrame:
     """
     advice, costs = tables["advice"], tables["decision_costs"]
     chosen = advice["rate"].isin(tables["scale"]["rate"].unique())
-    own = advice[chosen & advice["chance"].notna()]
+    own = advice[chosen & advice["p_best"].notna()]
     known = with_hardware(
         own.merge(costs[[*KEY, *costs.columns.difference(own.columns)]], on=list(KEY))
     )
@@ -165,7 +165,7 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
     place = rows.groupby(["gpus", *trainings]).cumcount()
     for row, is_one_of_several, nth in zip(records(rows), compared, place, strict=True):
         mark = PROJECTED if row["projected"] else ""
-        is_best = is_one_of_several and row["wins"] and row["alone"] >= LIKELY
+        is_best = is_one_of_several and row["is_best"] and row["p_strictly_best"] >= LIKELY
         yield Line(
             (
                 f"{row['gpus']:,}{mark}",
@@ -178,14 +178,14 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
 
 def _cells(row: Row, several: bool) -> tuple[str, ...]:
     loses, loses_now = (
-        _told(Known.of(row, name).rest, PERCENT) for name in ("goodput", "goodput_in_use")
+        _told(Quantity.of(row, name).rest, PERCENT) for name in ("goodput", "goodput_in_use")
     )
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
-    stops = _told(Known.of(row, "stall_s"), SECONDS)
-    every = Known.of(row, "best_minutes")
+    stops = _told(Quantity.of(row, "stall_s"), SECONDS)
+    every = Quantity.of(row, "best_minutes")
     if row["goodput"] < LEAST_USEFUL:
         return (NONE_HELPS, loses, UNTOLD, now, plain(0.0), stops)
-    if not every.tells:
+    if not every.is_conclusive:
         return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
     fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
     # As much as the losses that it is the difference of.
@@ -198,9 +198,9 @@ def _interval(row: Row) -> str:
     return describe("interval", row["interval"]).removeprefix("every ")
 
 
-def _told(known: Known, unit: Unit) -> str:
+def _told(known: Quantity, unit: Unit) -> str:
     """The number alone, where its interval tells it."""
-    return amount(known.value, unit) if known.tells else UNTOLD
+    return amount(known.value, unit) if known.is_conclusive else UNTOLD
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:

@@ -71,7 +71,7 @@ class FigureEntry:
             return function(tables)
 
 
-_FIGURE = re.compile(r"^FIGURE = (\{.*?^\})", re.MULTILINE | re.DOTALL)
+_FIGURE = re.compile(r"^FIGURE = (\{.*?\})$", re.MULTILINE | re.DOTALL)
 
 
 def _entry(module: Path) -> Iterable[FigureEntry]:

@@ -83,8 +83,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
 
 
 def _found(advice: pd.DataFrame, rate: str) -> pd.DataFrame:
-    """Of the setups that have curves (others have no `chance`): minutes and loss of the best interval and of the one in use."""
-    rows = advice[advice["rate"].eq(rate) & advice["chance"].notna()]
+    """Of the setups that have curves (others have no `p_best`): minutes and loss of the best interval and of the one in use."""
+    rows = advice[advice["rate"].eq(rate) & advice["p_best"].notna()]
     return rows.assign(
         in_use_minutes=rows["best_minutes"] / rows["best_steps"] * rows["in_use_steps"],
         best_loss=(100 * (1 - rows["goodput"])).clip(lower=LEAST),

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
-from ckptbench.decide import OTHERS, sampling
+from ckptbench.decide import RATE_FACTORS, sampling
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
@@ -149,7 +149,7 @@ def payload(
         "gpus_per_node": choices.gpus_per_node,
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
-        "other_rates": OTHERS,
+        "other_rates": RATE_FACTORS,
         "least_useful": LEAST_USEFUL,
         "words": _words(),
     }

@@ -79,7 +79,7 @@ class Link:
         self.addresses: tuple[str, ...] = ()
         self.launched: str | None = None
         """When this rank was started anew, as the launcher says it. None: it was started by the launcher. Known like `addresses`."""
-        self.comes_again = False
+        self.is_replacement = False
         """Whether the others train already: this rank comes in place of one that was lost. Known when `rendezvous` has returned."""
 
     @classmethod
@@ -128,7 +128,7 @@ class Link:
             )
         self.addresses = tuple(answer["addresses"])
         self.launched = answer.get("launched")
-        self.comes_again = "again" in answer
+        self.is_replacement = "again" in answer
         threading.Thread(target=self._listen, daemon=True).start()
 
     def may_enter(self, step: int) -> bool:

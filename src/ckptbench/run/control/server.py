@@ -1,6 +1,6 @@
 """The launcher's end of the control connections to its ranks: it knows which of them take part, are lost or come again.
 
-It answers each message of a rank. Module `link` describes the messages, `lines` carries them, and `rank_addresses` checks where
+It answers each message of a rank. Module `link` describes the messages, `connections` carries them, and `rank_addresses` checks where
 each rank came up. What all ranks agree on is answered when everybody has spoken who is present.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.run.control.lines import Line, Serving, allow_lines
+from ckptbench.run.control.connections import Connection, Serving, allow_connections
 from ckptbench.run.control.link import FINISHED, Hello, encoded
 from ckptbench.run.control.listening import listen
 from ckptbench.run.control.rank_addresses import addresses_of_ranks, objection
@@ -30,7 +30,7 @@ class RankState:
     """What the launcher knows of one rank."""
 
     rank: int
-    line: Line | None = None
+    connection: Connection | None = None
     """None: it is not connected, or not accepted yet."""
     hello: Hello | None = None
     """Its last report. None: it has not come up."""
@@ -60,10 +60,10 @@ class ControlServer:
         """Whether all ranks have come up."""
         self._is_asked = False
         """Whether the ranks have been asked to stop."""
-        self._leaving: dict[Line, int] = {}
-        """The lines of ranks that end, because all come up anew."""
-        self._early: list[tuple[Line, Hello]] = []
-        """The lines of ranks that came up anew before the launcher knew that they would."""
+        self._leaving: dict[Connection, int] = {}
+        """The connections of ranks that end, because all come up anew."""
+        self._early: list[tuple[Connection, Hello]] = []
+        """The connections of ranks that came up anew before the launcher knew that they would."""
         self._comes_anew = False
         """Whether all ranks come up anew, and wait for their answer when they have."""
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class ControlServer:
 
         With `pinging` every rank is asked for an answer once a second, which `silent` needs.
         """
-        allow_lines(len(self._assignments))
+        allow_connections(len(self._assignments))
         self._serving = Serving(
             self, self._listeners, ranks=len(self._assignments), pinging=pinging
         )
@@ -134,8 +134,10 @@ class ControlServer:
             for each in (self._ranks[rank] for rank in ranks):
                 if each.rank in self._lost:
                     self._lost.remove(each.rank)
-                if each.line is not None:  # the rank hangs, and what comes of it now is of no use
-                    each.line.caller = each.line.rank = None
+                if (
+                    each.connection is not None
+                ):  # the rank hangs, and what comes of it now is of no use
+                    each.connection.caller = each.connection.rank = None
                 self._ranks[each.rank] = RankState(
                     each.rank,
                     hello=each.hello,
@@ -155,11 +157,11 @@ class ControlServer:
         The new ones wait for `let_begin` when all have come up. A rank that hangs must be ended otherwise.
         """
         with self._lock:
-            self._leaving |= {each.line: each.rank for each in self._ranks if each.line}
+            self._leaving |= {each.connection: each.rank for each in self._ranks if each.connection}
             self._begin()
             self._comes_anew = True
-            for line in self._leaving:
-                line.send(encoded({"end": True}))
+            for connection in self._leaving:
+                connection.send(encoded({"end": True}))
             self._hear_early_ones()
 
     @property
@@ -169,7 +171,7 @@ class ControlServer:
             return list(self._leaving.values())
 
     @property
-    def has_come_anew(self) -> bool:
+    def has_restarted(self) -> bool:
         """Whether all ranks have come up anew and wait for `let_begin`, and none of the earlier ones is left."""
         return self._comes_anew and not self.missing
 
@@ -189,14 +191,14 @@ class ControlServer:
         """The connected ranks that have not answered for so long. It takes `serve` with `pinging`."""
         before = time.monotonic() - patience_s
         with self._lock:
-            return [each.rank for each in self._ranks if each.line and each.heard < before]
+            return [each.rank for each in self._ranks if each.connection and each.heard < before]
 
     def ping(self) -> None:
         """Ask every rank for an answer, once all have come up. Called in the serving thread."""
         with self._lock:
             if self._is_full and not self._comes_anew:
                 for each in self._ranks:
-                    if each.line:
+                    if each.connection:
                         each.heard = min(each.heard, time.monotonic())
                 self._tell_all({"ping": True})
 
@@ -224,39 +226,43 @@ class ControlServer:
             self._is_asked = True
             self._tell_all({"stop": True})
 
-    def hear(self, line: Line, message: Message) -> None:
+    def hear(self, connection: Connection, message: Message) -> None:
         """Handle one message of a rank. Called in the serving thread."""
         with self._lock:
-            if line in self._leaving:
+            if connection in self._leaving:
                 return
-            if line.caller is None:
+            if connection.caller is None:
                 given = str(message.get("token")).encode()
                 if hmac.compare_digest(given, self.token.encode()):
-                    line.caller = message["rank"]
+                    connection.caller = message["rank"]
                 else:
-                    line.hang_up()  # not a rank of this run
-            elif line.rank is None:
-                self._welcome(line, Hello(**message))
+                    connection.hang_up()  # not a rank of this run
+            elif connection.rank is None:
+                self._welcome(connection, Hello(**message))
             else:
-                self._obey(line, self._ranks[line.rank], message)
+                self._obey(connection, self._ranks[connection.rank], message)
 
-    def hung_up(self, line: Line) -> None:
+    def hung_up(self, connection: Connection) -> None:
         """Note that a connection has ended. Called in the serving thread."""
         with self._lock:
-            if self._leaving.pop(line, None) is not None:
+            if self._leaving.pop(connection, None) is not None:
                 return
-            rank = None if line.rank is None else self._ranks[line.rank]
-            if line.caller is None or (rank and rank.has_parted):
+            rank = None if connection.rank is None else self._ranks[connection.rank]
+            if connection.caller is None or (rank and rank.has_parted):
                 return
-            self._early = [(early, hello) for early, hello in self._early if early is not line]
-            self._lost.append(line.caller)
+            self._early = [
+                (early, hello) for early, hello in self._early if early is not connection
+            ]
+            self._lost.append(connection.caller)
             if rank:
-                rank.line = None
+                rank.connection = None
 
-    def _welcome(self, line: Line, hello: Hello) -> None:
-        ended = [each.rank for each in self._present if each.hello and each.line is None]
+    def _welcome(self, connection: Connection, hello: Hello) -> None:
+        ended = [each.rank for each in self._present if each.hello and each.connection is None]
         if hello.rank in ended:
-            self._early.append((line, hello))  # the launcher has not decided yet about the loss
+            self._early.append(
+                (connection, hello)
+            )  # the launcher has not decided yet about the loss
             return
         others = [
             each.hello
@@ -265,42 +271,42 @@ class ControlServer:
         ]
         if problem := objection(hello, self._assignments, others):
             self._problem = self._problem or problem
-            line.hang_up()
+            connection.hang_up()
             return
         rank = self._ranks[hello.rank]
-        comes_again = self._have_met and rank.is_absent
+        is_replacement = self._have_met and rank.is_absent
         rank.is_coming = rank.is_coming and self._have_met
         rank.is_absent = rank.is_coming
-        rank.hello, rank.line, line.rank = hello, line, hello.rank
-        if comes_again:
-            self._answer_latecomer(line)
+        rank.hello, rank.connection, connection.rank = hello, connection, hello.rank
+        if is_replacement:
+            self._answer_latecomer(connection)
         elif self._is_full and not self._comes_anew:
             self._have_met = True
             self._tell_all({"addresses": self._addresses()})
 
-    def _answer_latecomer(self, line: Line) -> None:
+    def _answer_latecomer(self, connection: Connection) -> None:
         """With what the others have been told about a stop."""
-        line.send(encoded({"addresses": self._addresses(), "again": True}))
+        connection.send(encoded({"addresses": self._addresses(), "again": True}))
         if self._is_asked:
-            line.send(encoded({"stop": True}))
+            connection.send(encoded({"stop": True}))
         if self._last_step is not None:
-            line.send(encoded({"last_step": self._last_step}))
+            connection.send(encoded({"last_step": self._last_step}))
 
-    def _obey(self, line: Line, rank: RankState, message: Message) -> None:
+    def _obey(self, connection: Connection, rank: RankState, message: Message) -> None:
         rank.heard = time.monotonic()
         if "bye" in message:
-            rank.has_parted, rank.line = True, None
-            line.hang_up()
+            rank.has_parted, rank.connection = True, None
+            connection.hang_up()
         elif "entered" in message:
             rank.entered = message["entered"]
             self._decide_last_step()
         elif "stopped" in message:
             rank.stopped = message["stopped"]
-            line.send(encoded({"noted": True}))
+            connection.send(encoded({"noted": True}))
         elif "join" in message:
             if not self._have_finished and not any(each.has_parted for each in self._ranks):
                 rank.is_coming = rank.is_absent = False
-                line.send(encoded({"joined": True}))
+                connection.send(encoded({"joined": True}))
         elif "gather" in message:
             rank.given[message["gather"]] = message["value"]
             self._answer_gathered(message["gather"])
@@ -324,8 +330,8 @@ class ControlServer:
 
     def _hear_early_ones(self) -> None:
         early, self._early = self._early, []
-        for line, hello in early:
-            self._welcome(line, hello)
+        for connection, hello in early:
+            self._welcome(connection, hello)
 
     @property
     def _is_full(self) -> bool:
@@ -340,5 +346,5 @@ class ControlServer:
         """Send a message to all connected ranks."""
         said = encoded(message)
         for each in self._ranks:
-            if each.line:
-                each.line.send(said)
+            if each.connection:
+                each.connection.send(said)

@@ -152,7 +152,7 @@ class TorchFtRank(AveragingRank):
         while True:
             self._ask_quorum()
             ranks = self._quorum.ranks
-            if self.link.comes_again:
+            if self.link.is_replacement:
                 if len(ranks) > 1:
                     self.link.join()
                     return self._regrouped()
@@ -181,7 +181,7 @@ class TorchFtRank(AveragingRank):
 
     def barrier(self) -> None:
         if self._manager is None:
-            if not self.link.comes_again:
+            if not self.link.is_replacement:
                 self.link.gather("barrier", None)
             return
         try:
@@ -232,7 +232,7 @@ class TorchFtRank(AveragingRank):
                 quorum.change(given[-1])
                 super().configure(*given)
 
-        new = NEW if self.link.comes_again else 0
+        new = NEW if self.link.is_replacement else 0
         self._torch = torch
         self._group = Group(timeout=CONNECT)
         self._store = open_store()

@@ -54,7 +54,7 @@ def _regular(interval: str) -> str:
     return interval
 
 
-class GivenStrategy(Section):
+class UserStrategy(Section):
     """What a checkpoint costs."""
 
     name: Text
@@ -75,7 +75,7 @@ class GivenStrategy(Section):
     """Size of a version."""
 
 
-class GivenRecovery(Section):
+class UserRecovery(Section):
     """What a failure costs."""
 
     name: Text
@@ -90,7 +90,7 @@ class GivenRecovery(Section):
     """Whether a new rank takes the place of a lost one at once."""
 
 
-class GivenCosts(Section):
+class UserCosts(Section):
     """The whole file."""
 
     title: Text
@@ -105,21 +105,21 @@ class GivenCosts(Section):
         default=1, validate_default=True
     )
     """How often you take a checkpoint now, as in `matrix`."""
-    strategies: Annotated[list[GivenStrategy], Field(min_length=1)]
+    strategies: Annotated[list[UserStrategy], Field(min_length=1)]
     """Ways to checkpoint, each with the fields below."""
-    recoveries: Annotated[list[GivenRecovery], Field(min_length=1)]
+    recoveries: Annotated[list[UserRecovery], Field(min_length=1)]
     """Ways to recover, in the same way."""
 
 
-def read_given(path: Path) -> pd.DataFrame:
+def read_user_costs(path: Path) -> pd.DataFrame:
     """The table `decision_costs`. Raises ConfigError with one line for each wrong value: the file, the field and the remedy."""
     sources = ConfigFiles.of(path)
-    given = checked(GivenCosts, sources)
+    given = checked(UserCosts, sources)
     sources.refuse(_faults(given))
     return costs_table(given, f"costs of {path.name}, not measured here")
 
 
-def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
+def costs_table(given: UserCosts, source: str) -> pd.DataFrame:
     """The table `decision_costs` of costs that leave out no time. `source` says whose they are."""
     shared: dict[str, Any] = {
         "framework": GIVEN,
@@ -151,11 +151,11 @@ def costs_table(given: GivenCosts, source: str) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _durable_s(saved: GivenStrategy) -> float:
+def _durable_s(saved: UserStrategy) -> float:
     return (saved.stall_s if saved.durable_s is None else saved.durable_s).value
 
 
-def _faults(given: GivenCosts) -> Iterator[FieldError]:
+def _faults(given: UserCosts) -> Iterator[FieldError]:
     """Costs that contradict each other."""
     for index, saved in enumerate(given.strategies):
         for field, words in _contradictions(saved):
@@ -172,7 +172,7 @@ def _faults(given: GivenCosts) -> Iterator[FieldError]:
                 )
 
 
-def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
+def _contradictions(saved: UserStrategy) -> Iterator[tuple[str, str]]:
     """Each with its field and what to do about it."""
     durable_s = _durable_s(saved)
     if durable_s < saved.stall_s.value:
@@ -191,7 +191,7 @@ def _contradictions(saved: GivenStrategy) -> Iterator[tuple[str, str]]:
         )
 
 
-def _times(given: GivenCosts, saved: GivenStrategy, recovered: GivenRecovery) -> dict[str, float]:
+def _times(given: UserCosts, saved: UserStrategy, recovered: UserRecovery) -> dict[str, float]:
     durable = saved.stall_s if saved.durable_s is None else saved.durable_s
     times = {
         "step_s": given.step_s,

@@ -60,7 +60,7 @@ class LogFollower:
 
 
 @dataclass(slots=True)
-class Watched:
+class ChildProcess:
     """A process that was started, and its logs."""
 
     process: Process
@@ -141,11 +141,11 @@ class Watched:
 class Group:
     """The processes that are watched together. Those without which the others go on are taken out of it."""
 
-    def __init__(self, members: list[Watched]) -> None:
+    def __init__(self, members: list[ChildProcess]) -> None:
         self._members = members
         self._relayed = 0.0
 
-    def __iter__(self) -> Iterator[Watched]:
+    def __iter__(self) -> Iterator[ChildProcess]:
         return iter(list(self._members))
 
     def __bool__(self) -> bool:
@@ -157,7 +157,7 @@ class Group:
         return all(each.is_over for each in self._members)
 
     @property
-    def dead(self) -> list[Watched]:
+    def dead(self) -> list[ChildProcess]:
         """Those that have ended badly."""
         return [each for each in self._members if each.is_dead]
 
@@ -167,10 +167,10 @@ class Group:
         now = MemoryKills.now()
         return next((said for each in self._members if (said := now.since(each.kills))), "")
 
-    def add(self, watched: Watched) -> None:
+    def add(self, watched: ChildProcess) -> None:
         self._members.append(watched)
 
-    def take_out(self, gone: Sequence[Watched]) -> None:
+    def take_out(self, gone: Sequence[ChildProcess]) -> None:
         self._members = [each for each in self._members if each not in gone]
 
     def relay(self) -> None:

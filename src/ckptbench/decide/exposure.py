@@ -28,7 +28,7 @@ OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class FailureCount:
     """The failures of a log, those within one restart of another as one."""
 
     at_gpu_hours: Floats
@@ -49,7 +49,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Watched:
+class Exposure:
     """Failures on the clock, and the GPU-hours that were watched until any time."""
 
     failed_s: Floats
@@ -60,7 +60,7 @@ class Watched:
     is_of_failures_alone: bool = False
     doubts: tuple[str, ...] = ()
 
-    def counted(self, restart_s: float) -> Counted:
+    def counted(self, restart_s: float) -> FailureCount:
         kept: list[float] = []
         for at in sorted(self.failed_s):
             if not kept or at - kept[-1] > restart_s:
@@ -69,7 +69,7 @@ class Watched:
         until, up = self._until(counted), self._until(counted + restart_s)
         total = float(self.gpu_hours[-1])
         begin_s = self.clock_s[0]  # the failure with which a list begins is where its time begins
-        return Counted(
+        return FailureCount(
             until[counted > begin_s],
             total,
             total - float((up - until).sum()),

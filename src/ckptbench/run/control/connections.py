@@ -33,20 +33,20 @@ OTHER_FILES = 256 + STRANGERS
 """File descriptors that the launcher may need in addition to one for each rank."""
 
 
-class Hearer(Protocol):
-    """What the lines lead to. All its methods are called in the serving thread."""
+class MessageHandler(Protocol):
+    """What the connections lead to. All its methods are called in the serving thread."""
 
-    def hear(self, line: Line, message: dict[str, Any]) -> None:
-        """Handle one message of a rank. The first one has its token: if it is right, `line.caller` is set."""
+    def hear(self, connection: Connection, message: dict[str, Any]) -> None:
+        """Handle one message of a rank. The first one has its token: if it is right, `connection.caller` is set."""
 
-    def hung_up(self, line: Line) -> None:
+    def hung_up(self, connection: Connection) -> None:
         """Note that a connection has ended."""
 
     def ping(self) -> None:
         """Ask every rank for an answer. Called once a second, if at all."""
 
 
-class Line:
+class Connection:
     """One connection to a rank, or to a stranger until it has sent the token. It is made in the serving thread."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,14 +95,19 @@ class Serving:
     """The serving thread and its event loop. Child processes must be started before."""
 
     def __init__(
-        self, hearer: Hearer, listeners: Sequence[socket.socket], *, ranks: int, pinging: bool
+        self,
+        handler: MessageHandler,
+        listeners: Sequence[socket.socket],
+        *,
+        ranks: int,
+        pinging: bool,
     ) -> None:
-        """Accept connections of this number of ranks. With `pinging` the hearer's `ping` is called once a second."""
-        self._hearer = hearer
+        """Accept connections of this number of ranks. With `pinging` the handler's `ping` is called once a second."""
+        self._handler = handler
         self._listeners = listeners
         self._pinging = pinging
         self._most_strangers = ranks + STRANGERS
-        self._open: dict[Line, None] = {}
+        self._open: dict[Connection, None] = {}
         """In the order in which they came."""
         self._has_refused = False
         self._ended = asyncio.Event()
@@ -131,43 +136,45 @@ class Serving:
                 async with asyncio.timeout(PING_SECONDS if self._pinging else None):
                     await self._ended.wait()
             except TimeoutError:
-                self._hearer.ping()
-        for line in self._open:
-            line.cut()
+                self._handler.ping()
+        for connection in self._open:
+            connection.cut()
         await asyncio.sleep(0)  # lets the loop close the connections that were cut
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(reader, writer)
-        self._open[line] = None
+        connection = Connection(reader, writer)
+        self._open[connection] = None
         strangers = [each for each in self._open if each.caller is None]
         if len(strangers) > self._most_strangers:
             strangers[0].cut()  # the oldest: a rank sends its token at once
-        late = self._loop.call_later(TOKEN_SECONDS, line.cut)
+        late = self._loop.call_later(TOKEN_SECONDS, connection.cut)
         is_stranger = True
         try:
-            async for message in line.messages():
-                self._hearer.hear(line, message)
-                if line.caller is None:
+            async for message in connection.messages():
+                self._handler.hear(connection, message)
+                if connection.caller is None:
                     break
                 late.cancel()
                 is_stranger = False
         except (ValueError, TypeError, LookupError, RecursionError) as error:
-            if line.caller is not None:
-                log.error("%s counts as lost: %s", line.who, error)
+            if connection.caller is not None:
+                log.error("%s counts as lost: %s", connection.who, error)
         except OSError as error:
-            log.debug("the connection of %s broke: %s", line.who, error)
+            log.debug("the connection of %s broke: %s", connection.who, error)
         finally:
             late.cancel()
-            del self._open[line]
+            del self._open[connection]
             if is_stranger:
-                self._note_stranger(line)
-            self._hearer.hung_up(line)
-            line.cut()
+                self._note_stranger(connection)
+            self._handler.hung_up(connection)
+            connection.cut()
 
-    def _note_stranger(self, line: Line) -> None:
+    def _note_stranger(self, connection: Connection) -> None:
         if not self._has_refused:
             self._has_refused = True
-            log.warning("%s does not send the token of this run: ended, as all such are", line.who)
+            log.warning(
+                "%s does not send the token of this run: ended, as all such are", connection.who
+            )
 
 
 def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -176,8 +183,8 @@ def _note(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     )
 
 
-def allow_lines(number: int) -> None:
-    """Raise this process's limit of open files, as far as allowed, so that it can hold this number of lines.
+def allow_connections(number: int) -> None:
+    """Raise this process's limit of open files, as far as allowed, so that it can hold this number of connections.
 
     On many hosts the limit starts at 1,024.
     """

@@ -14,7 +14,7 @@ from ckptbench.run.seal import refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Expected:
     """What all runs of a study have in common."""
 
     training: Mapping[str, Any]
@@ -25,30 +25,30 @@ class Asked:
     """The `dataset_sha256` of every prepared dataset that is still there, by its name."""
 
 
-def check_asked(run: Run, asked: Asked | None) -> None:
+def check_expected(run: Run, expected: Expected | None) -> None:
     """Raises RunFolderError where the folder is not named after the run's cell, or the run is none of the study.
 
-    `asked` is None for a run of no study.
+    `expected` is None for a run of no study.
     """
     path = run.folder / MANIFEST
     if (name := run.folder.absolute().name) != run.cell.id:
         raise refused(path, f"is that of the cell {run.cell.id}, and its folder is named {name}")
-    if asked is None:
+    if expected is None:
         return
     training = run.manifest["training"]
-    for name in {**asked.training, **training}:
-        found, wanted = (each.get(name, "missing") for each in (training, asked.training))
+    for name in {**expected.training, **training}:
+        found, wanted = (each.get(name, "missing") for each in (training, expected.training))
         if found != wanted:
             raise refused(path, f"training.{name} is {found!r}, the study asks for {wanted!r}")
     found = run.manifest["dataset_sha256"]
-    if found != (wanted := asked.datasets.get(run.cell.dataset, found)):
+    if found != (wanted := expected.datasets.get(run.cell.dataset, found)):
         raise refused(
             path, f"dataset_sha256 is {found}, and {run.cell.dataset} of the study has {wanted}"
         )
     copy = (
         run.folder / SEAL_COPY
     )  # which says what the run was made from; a folder of an older version has none
-    if (wanted := asked.listed.get(run.cell.id)) is not None and copy.exists():
+    if (wanted := expected.listed.get(run.cell.id)) is not None and copy.exists():
         noted = read_json(copy).get("made_from") or {}
         if noted.get("listed", wanted) != wanted:
             raise refused(

@@ -27,7 +27,7 @@ from control_links import (
 )
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.run.control import lines
+from ckptbench.run.control import connections
 from ckptbench.run.control import server as control
 from ckptbench.run.control.link import Link
 
@@ -189,7 +189,7 @@ def test_a_flood_of_a_stranger_is_not_kept_and_ranks_go_on(
 def test_whoever_says_nothing_is_not_waited_for(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "TOKEN_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "TOKEN_SECONDS", 0.2)
     server = make_server("a")
     (link,) = open_links(server, "a")
     with call(server) as silent, call(server) as slow:
@@ -203,7 +203,7 @@ def test_whoever_says_nothing_is_not_waited_for(
 def test_strangers_cannot_be_so_many_that_no_rank_comes_in(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "STRANGERS", 5)
+    monkeypatch.setattr(connections, "STRANGERS", 5)
     server = make_server("a")
     with ExitStack() as stack:
         strangers = [stack.enter_context(call(server)) for _ in range(40)]
@@ -233,7 +233,7 @@ def test_a_first_line_of_any_kind_is_refused(make_server: MakeServer, line: byte
 def test_a_line_of_a_rank_that_never_ends_is_a_lost_rank(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES", 100_000)
+    monkeypatch.setattr(connections, "LINE_BYTES", 100_000)
     server = make_server("a", "a")
     with call(server) as rank:
         rank.sendall(hello(server, 1, "a") + said({"gather": "much", "value": "x" * 90_000}))
