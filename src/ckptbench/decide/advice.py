@@ -65,7 +65,7 @@ ADVICE = Table(
         *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
         Column("is_best", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
         Column("p_best", "number", "1", "the part of the draws in which none of them is better"),
-        Column("p_strictly_best", "number", "1", "of the setup that wins, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
+        Column("p_strictly_best", "number", "1", "of the best setup, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
     ),
 )  # fmt: skip
 SCALE = Table(
