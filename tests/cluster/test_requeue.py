@@ -41,6 +41,7 @@ from tests.cluster.studies import (
     submitted,
 )
 from tests.study.checkout import COLD, Checkout
+from tests.study.selection import FULL
 from tests.study.warm.environments import warm_environments
 
 PATIENCE_S = 600
@@ -123,7 +124,7 @@ def on_gridengine(start: Start) -> dict[str, Pair]:
 def on_slurm(start: Start, slurm: Slurm) -> dict[str, Pair]:
     return {
         "at its limit": at_slurms_limit(start),
-        "pre-empted": preempted(start),
+        **({"pre-empted": preempted(start)} if FULL else {}),
         "lost": bereaved(start, slurm, "pytorch", *on_slurms_nodes()),
     }
 
@@ -207,7 +208,15 @@ def ended(pair: Pair) -> Pair:
     return pair
 
 
-@pytest.fixture(params=["slurm at its limit", "gridengine at its limits", "slurm pre-empted"])
+STOPPED = (
+    "slurm at its limit",
+    "gridengine at its limits",
+    *(["slurm pre-empted"] if FULL else []),
+)
+"""Pre-empted jobs are told to stop as those at their limit are: test_executor_slurm.py has one."""
+
+
+@pytest.fixture(params=STOPPED)
 def pair(request: pytest.FixtureRequest, pairs: dict[str, Future[dict[str, Pair]]]) -> Pair:
     profile, how = request.param.split(maxsplit=1)
     return pairs[profile].result()[how]
