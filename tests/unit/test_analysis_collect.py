@@ -250,26 +250,26 @@ def test_a_folder_under_another_cells_name_is_refused(tmp_path: Path) -> None:
         collect([folder, copy])
 
 
-ASKED = Expected(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 64})
+EXPECTED = Expected(training=dataclasses.asdict(TRAINING), datasets={"digits": "2" * 64})
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("expected", "words"),
     [
         (
-            dataclasses.replace(ASKED, training={**ASKED.training, "learning_rate": 0.5}),
+            dataclasses.replace(EXPECTED, training={**EXPECTED.training, "learning_rate": 0.5}),
             "training.learning_rate is 0.1, the study asks for 0.5",
         ),
         (
-            dataclasses.replace(ASKED, training={**ASKED.training, "seed": 2}),
+            dataclasses.replace(EXPECTED, training={**EXPECTED.training, "seed": 2}),
             "training.seed is 1, the study asks for 2",
         ),
         (
-            dataclasses.replace(ASKED, training={**ASKED.training, "more": 1}),
+            dataclasses.replace(EXPECTED, training={**EXPECTED.training, "more": 1}),
             "training.more is 'missing', the study asks for 1",
         ),
         (
-            dataclasses.replace(ASKED, datasets={"digits": "3" * 64}),
+            dataclasses.replace(EXPECTED, datasets={"digits": "3" * 64}),
             "dataset_sha256 is 2{64}, and digits of the study has 3{64}",
         ),
     ],
@@ -278,8 +278,8 @@ def test_a_run_that_is_none_of_the_study_is_refused(
     tmp_path: Path, expected: Expected, words: str
 ) -> None:
     folder = FakeRun(cell=cell()).write(tmp_path)
-    collect([folder], ASKED)
-    collect([folder], dataclasses.replace(ASKED, datasets={}))
+    collect([folder], EXPECTED)
+    collect([folder], dataclasses.replace(EXPECTED, datasets={}))
     with pytest.raises(RunFolderError, match=rf"manifest.json: {words}; remove .* run the cell ag"):
         collect([folder], expected)
 
@@ -288,7 +288,7 @@ def test_a_run_that_another_list_of_failures_struck_is_refused(tmp_path: Path) -
     struck = cell(faults=PluginSpec("listed", (("name", "late"),)))
     folder = FakeRun(cell=struck).write(tmp_path)
     strikes = [[{"step": step, "rank": 0}] for step in (3, 4)]
-    expected = [dataclasses.replace(ASKED, listed={struck.id: each}) for each in strikes]
+    expected = [dataclasses.replace(EXPECTED, listed={struck.id: each}) for each in strikes]
     check_expected(run := Run.read(folder), expected[0])  # nothing notes it
     write_json(folder / SEAL_COPY, {"seal": {}, "made_from": {"listed": strikes[0]}})
     check_expected(run, expected[0])

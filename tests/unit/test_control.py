@@ -33,7 +33,7 @@ def test_a_rank_that_says_goodbye_is_not_lost_and_one_that_does_not_is(
     links[1]._closing = True  # or its listener would end this process, as it should a rank's
     shut(links[1]._connection)
     wait_for(lambda: server.lost == [1])
-    wait_for(lambda: not any(rank.line for rank in server._ranks))
+    wait_for(lambda: not any(rank.connection for rank in server._ranks))
     assert server.lost == [1]
 
 

@@ -110,7 +110,7 @@ def test_a_rank_that_takes_over_the_state_of_another_lacks_its_step(tmp_path: Pa
     assert [(doing.step, doing.kept) for doing in run.executions] == [
         (step, True) for step in range(12)
     ]
-    assert run.executions[4].shares.ranks == (0, 1, 2)
+    assert run.executions[4].members.ranks == (0, 1, 2)
 
 
 def test_an_agreement_that_failed_is_followed_too(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_agreement_that_failed_is_followed_too(tmp_path: Path) -> None:
     run = Run.read(story.end())
     assert run.executions is not None
     assert all(doing.kept for doing in run.executions)
-    assert run.executions[4].shares.ranks == (0, 1, 2, 3)
+    assert run.executions[4].members.ranks == (0, 1, 2, 3)
     assert collect([story.folder])["failures"]["ranks_after"].tolist()[1] == 2
 
 
@@ -158,7 +158,7 @@ def test_a_restart_after_a_shrink_goes_back_to_what_its_version_has(tmp_path: Pa
     run = Run.read(story.end(attempts=2))
     assert run.survivors == [0, 1, 2]
     assert run.executions is not None
-    kept = {doing.step: doing.shares.ranks for doing in run.executions if doing.kept}
+    kept = {doing.step: doing.members.ranks for doing in run.executions if doing.kept}
     assert [kept[step] for step in (3, 4, 7, 8)] == [(0, 1, 2), (1, 2), (1, 2), (0, 1, 2)]
     assert [doing.step for doing in run.executions if not doing.kept] == [8, 9, 10, 11]
 

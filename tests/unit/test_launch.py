@@ -15,8 +15,8 @@ import pytest
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.memory_kills import HERE, MemoryKills
 from ckptbench.failures.recovery.contract import Loss, Verdict
+from ckptbench.launch import child_process
 from ckptbench.launch import limits as limits_module
-from ckptbench.launch import watched
 from ckptbench.launch.child_process import LogFollower
 from ckptbench.launch.limits import Limits, StopRequest
 from ckptbench.launch.starters import Process
@@ -91,7 +91,7 @@ def test_a_rank_that_dies_ends_the_others_and_is_quoted(tmp_path: Path) -> None:
 def test_a_rank_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(child_process, "GRACE_SECONDS", 0.3)
     stubborn = python(
         tmp_path, 0,
         f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -139,7 +139,7 @@ def test_of_several_that_died_the_first_is_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both come to their ends, however slowly.
-    monkeypatch.setattr(watched, "GRACE_SECONDS", PATIENCE_S)
+    monkeypatch.setattr(child_process, "GRACE_SECONDS", PATIENCE_S)
     control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
 
     def dies(rank: int, moment: str, words: str) -> Process:
@@ -405,7 +405,7 @@ def test_a_rank_that_was_started_again_ends_by_itself_when_all_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears that its launcher is gone, before it is waited for."""
-    monkeypatch.setattr(watched, "GRACE_SECONDS", PATIENCE_S)
+    monkeypatch.setattr(child_process, "GRACE_SECONDS", PATIENCE_S)
     up = tmp_path / "up"
     as_a_rank = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
