@@ -128,9 +128,9 @@ try:
         check_input(path, "a file of decision.rates")
     check_input(CONFIG.decision.numbers or "", "decision.numbers")
     if CONFIG.decision.numbers:
-        from ckptbench.decide.given import read_given  # imports pandas
+        from ckptbench.decide.user_costs import read_user_costs  # imports pandas
 
-        read_given(Path(CONFIG.decision.numbers))
+        read_user_costs(Path(CONFIG.decision.numbers))
 except CkptbenchError as error:
     raise WorkflowError(str(error)) from None
 

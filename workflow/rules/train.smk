@@ -75,7 +75,7 @@ rule train_cell:
         packages=alike(get_environment_sha256),
         settings=alike(get_dataset_settings),
         samples=alike(get_samples),
-        checkpoints=alike(get_checkpoints),
+        checkpoints=get_checkpoints,
         levels=alike(get_levels),
         failures=alike(get_failures),
         study=STUDY,
