@@ -227,13 +227,14 @@ def get_ranks(wildcards):
     return CELLS[wildcards.cell].ranks
 
 
-def get_sources(script, tables, modules=()):
-    """The source files that a script runs. Editing one of them, and no other, makes the outputs of its rule outdated.
+def get_sources(verb, tables, modules=()):
+    """The source files that a verb runs. Editing one of them, and no other, makes the outputs of its rule outdated.
 
-    Registries load some by name: those of the tables that it reads or fills, and `modules`.
+    Some are loaded by name: its own module, those of the tables that it reads or fills, and `modules`.
     """
-    named = [*modules, *(EVERY[table].module for table in tables)]
-    return sources_of(Path(of_clone(script)), named, Path(of_clone("src")))
+    own = ["workflow.__main__", f"workflow.{verb.replace('-', '_')}"]
+    named = [*own, *modules, *(EVERY[table].module for table in tables)]
+    return sources_of(named, Path(of_clone("src")))
 
 
 def keep_signatures():
