@@ -149,9 +149,13 @@ def get_tables(names):
     return expand(f"{TABLES_FOLDER}/{{table}}.parquet", table=names)
 
 
-# A function, as the linter would take it for a prefix of an output that is written twice.
+# Functions, as the linter would take what they give for a prefix of an input or output that is written twice.
 def get_stem(wildcards, output):
     return output.pdf.removesuffix(".pdf")
+
+
+def get_source(wildcards):
+    return of_clone("src")
 
 
 def get_mark(kind):

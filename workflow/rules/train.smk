@@ -1,6 +1,6 @@
 # Lock -> environment, settings -> dataset, both -> runs. Environments, datasets and runs take long to make, so the times of files do
-# not count here (`ancient`): they are made again where their params differ from those that Snakemake has noted. A verb that finds
-# what it would make keeps it.
+# not count here (`ancient`): they are made again where their params differ from those that Snakemake has noted. A sealed run that
+# would be made from the same is kept even then.
 rule create_environment:
     """Make the environment of a framework from its lock."""
     input:
@@ -42,7 +42,7 @@ rule prepare_dataset:
     params:
         settings=get_dataset_settings,
         samples=get_samples,
-        source=of_clone("src"),
+        source=get_source,
     message:
         "dataset {wildcards.dataset}"
     shell:
@@ -75,7 +75,7 @@ rule train_cell:
         packages=alike(get_environment_sha256),
         settings=alike(get_dataset_settings),
         samples=alike(get_samples),
-        checkpoints=alike(get_checkpoints),
+        checkpoints=get_checkpoints,
         levels=alike(get_levels),
         failures=alike(get_failures),
         study=STUDY,
