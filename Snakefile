@@ -3,7 +3,7 @@ from pathlib import Path
 
 from snakemake.utils import min_version
 
-from ckptbench.common.scripting import end_where_full
+from ckptbench.workflow.frame import end_where_full
 
 min_version("9.0")
 end_where_full(

@@ -72,7 +72,7 @@ def main() -> None:
 
 def dry_run(snakefile: Path, folder: Path, options: list[str]) -> float:
     """Seconds of one dry run in `folder`. Links in it make the files visible that the workflow finds by relative paths."""
-    for name in ("envs", "scripts", "src", "config", "workflow"):
+    for name in ("envs", "src", "config", "workflow"):
         link = folder / name
         if snakefile.parent == ROOT and not link.exists():
             link.symlink_to(ROOT / name)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COLD = ROOT / ".environments"
 """The real environments: each process imports its framework. `warm.environments` has others."""
 PROFILES = ("local", "slurm", "gridengine", "pbs", "abci", "polaris", "tsubame4")
-LINKED = ("Snakefile", "scripts", "src", "workflow", "profiles", *PROFILES)
+LINKED = ("Snakefile", "src", "workflow", "profiles", *PROFILES)
 COPIED = ("config", "envs")
 
 
@@ -142,12 +142,15 @@ def launchers_of(folder: Path, *, other_than: Container[str] = ()) -> list[int]:
 def launched_cell(process: Path, folder: Path) -> str | None:
     """The id of the cell that a launcher of the checkout `folder` runs. None: the process is no launcher."""
     try:
-        command = (process / "cmdline").read_bytes().decode("utf-8", "replace")
-        if "scripts/train_cell.py" not in command or Path(os.readlink(process / "cwd")) != folder:
+        command = (process / "cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ")
+        if (
+            "-m ckptbench.workflow train-cell" not in command
+            or Path(os.readlink(process / "cwd")) != folder
+        ):
             return None
     except OSError:
         return None
-    return Path(command.rstrip("\0").split()[-1].split("\0")[-1]).stem  # --log is the last option
+    return Path(command.split()[-1]).stem  # --log is the last option
 
 
 def is_rank(process: Path) -> bool:

@@ -62,7 +62,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the prepared dataset `digits`."""
     folder = tmp_path_factory.mktemp("digits")
     python = ROOT / ".environments" / "data" / "bin" / "python"
-    command = [str(python), "scripts/prepare_dataset.py", "digits", str(folder)]
+    command = [str(python), "-m", "ckptbench.workflow", "prepare-dataset", "digits", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     return folder

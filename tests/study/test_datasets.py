@@ -1,4 +1,4 @@
-"""Datasets prepared for real, in the environment that the study uses; digits by the study's script."""
+"""Datasets prepared for real, in the environment that the study uses; digits by the study's verb."""
 
 import os
 import subprocess
@@ -12,7 +12,15 @@ PYTHON = ROOT / ".environments" / "data" / "bin" / "python"
 
 def prepare_digits(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [str(PYTHON), str(ROOT / "scripts/prepare_dataset.py"), "digits", str(folder), *options],
+        [
+            str(PYTHON),
+            "-m",
+            "ckptbench.workflow",
+            "prepare-dataset",
+            "digits",
+            str(folder),
+            *options,
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,

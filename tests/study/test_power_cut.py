@@ -70,7 +70,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(cell: Cell, dataset: Path, disk: Path, *, apart: bool) -> list[str]:
     """`apart`: checkpoints are in a folder of their own, as `checkpoints.folder` has it."""
     return [
-        sys.executable, "scripts/train_cell.py", "--resume",
+        sys.executable, "-m", "ckptbench.workflow", "train-cell", "--resume",
         "--cell", json.dumps(cell.to_json()), "--training", json.dumps(dataclasses.asdict(TRAINING)),
         "--dataset", str(dataset), "--runs", str(disk / "runs"),
         *(["--checkpoints", str(disk / "scratch")] if apart else []),

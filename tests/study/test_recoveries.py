@@ -145,7 +145,7 @@ def trained(
 ) -> list[list[Event]]:
     """The events of each rank of a run in which no attempt but the first one was needed."""
     command = [
-        sys.executable, "scripts/train_cell.py",
+        sys.executable, "-m", "ckptbench.workflow", "train-cell",
         "--cell", json.dumps(cell.to_json()),
         "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
         "--dataset", str(digits), "--runs", str(runs),

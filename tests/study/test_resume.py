@@ -43,7 +43,7 @@ def cell_of(framework: str) -> Cell:
 
 def command(cell: Cell, digits: Path, runs: Path, environments: Path) -> list[str]:
     return [
-        sys.executable, "scripts/train_cell.py", "--resume",
+        sys.executable, "-m", "ckptbench.workflow", "train-cell", "--resume",
         "--cell", json.dumps(cell.to_json()),
         "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
         "--dataset", str(digits), "--runs", str(runs),

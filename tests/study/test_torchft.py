@@ -32,7 +32,7 @@ def traces(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Trace
         recovery=PluginSpec("torchft"),
     )
     command = [
-        sys.executable, "scripts/train_cell.py", "--cell", json.dumps(cell.to_json()),
+        sys.executable, "-m", "ckptbench.workflow", "train-cell", "--cell", json.dumps(cell.to_json()),
         "--training", json.dumps(dataclasses.asdict(TRAINING)), "--dataset", str(digits),
         "--environment", str(ENVIRONMENT), "--lock", "envs/pytorch_torchft.txt",
         "--runs", str(runs), "--failures", json.dumps([FAILURE]),

@@ -30,7 +30,7 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.layout import SCHEMA_VERSION, SEAL_COPY
 from ckptbench.run.seal import seal
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def test_every_event_becomes_a_row(tmp_path: Path) -> None:
@@ -308,18 +308,18 @@ def test_runs_on_two_datasets_of_one_name_are_not_put_together(tmp_path: Path) -
         collect(folders)
 
 
-def test_the_script_refuses_runs_of_another_training_and_of_another_dataset(tmp_path: Path) -> None:
+def test_the_verb_refuses_runs_of_another_training_and_of_another_dataset(tmp_path: Path) -> None:
     FakeRun(cell=cell()).write(tmp_path)
     study, datasets = tmp_path / "study.json", tmp_path / "datasets"
     options = ("--study", study, "--runs", tmp_path, "--datasets", datasets, "--tables", tmp_path)
     other = dataclasses.replace(TRAINING, momentum=0.5)
     StudyRecord(cells=(cell(),), training=other).write(study)
-    failed = script("collect_runs.py", *options)
+    failed = verb("collect-runs", *options)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
     assert "training.momentum is 0.9, the study asks for 0.5" in failed.stderr
     StudyRecord(cells=(cell(),), training=TRAINING).write(study)
     prepare("synthetic", datasets / "digits", {"height": 4, "width": 4, "train_samples": 20})
-    failed = script("collect_runs.py", *options)
+    failed = verb("collect-runs", *options)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
     assert f"and digits of the study has {dataset_sha256(datasets / 'digits')}" in failed.stderr
 
@@ -333,7 +333,7 @@ def test_tables_of_another_version_are_refused(tmp_path: Path) -> None:
         read_tables(tmp_path, COLLECTED)
 
 
-def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> None:
+def test_the_verbs_write_every_table_or_one_line_of_error(tmp_path: Path) -> None:
     folder, tables, log = (
         FakeRun(cell=cell()).write(tmp_path),
         tmp_path / "tables",
@@ -344,21 +344,21 @@ def test_the_scripts_write_every_table_or_one_line_of_error(tmp_path: Path) -> N
     StudyRecord(cells=(cell(),), training=TRAINING).write(study)
     of_study = ("--study", study, "--runs", tmp_path, "--datasets", tmp_path / "datasets")
 
-    assert script("collect_runs.py", *of_study, "--tables", tables, "--log", log).returncode == 0
-    assert script("analyse.py", "--tables", tables, "--log", log).returncode == 0
+    assert verb("collect-runs", *of_study, "--tables", tables, "--log", log).returncode == 0
+    assert verb("analyse", "--tables", tables, "--log", log).returncode == 0
     written = {path.stem for path in tables.glob("*.parquet")}
     assert written == set(TABLES)
 
     (folder / "seal.json").unlink()
-    failed = script("collect_runs.py", *of_study, "--tables", tables, "--log", log)
+    failed = verb("collect-runs", *of_study, "--tables", tables, "--log", log)
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1
     assert failed.stderr == log.read_text()
 
 
-def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPTS / name, *arguments]
-    environment = {"PYTHONPATH": str(SCRIPTS.parent / "src")}
+def verb(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ckptbench.workflow", name, *arguments]
+    environment = {"PYTHONPATH": str(SOURCE)}
     return subprocess.run(
         [*map(str, command)], env=environment, capture_output=True, text=True, check=False
     )

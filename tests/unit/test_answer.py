@@ -23,7 +23,6 @@ from ckptbench.report.answer.screen import MOST_LINES, Line, Screen, text
 from ckptbench.report.answer.study import NOTHING, screen, shown, study_text
 
 Tables = dict[str, pd.DataFrame]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def words(tables: Tables) -> str:
@@ -432,10 +431,10 @@ def test_it_fits_on_one_screen(kind: str) -> None:
     assert (asked in lines[-1]) == (kind != "nothing")
 
 
-def test_the_script_writes_it_from_tables_alone(tmp_path: Path) -> None:
+def test_the_verb_writes_it_from_tables_alone(tmp_path: Path) -> None:
     tables = settled()
     write_tables(tmp_path / "tables", {name: tables[name] for name in (*DECISION, *STUDY_TABLES)})
     written = tmp_path / "new" / "answer.txt"
-    command = [sys.executable, REPOSITORY / "scripts/write_answer.py", "--tables", tmp_path / "tables", "--output", written]  # fmt: skip
+    command = [sys.executable, "-m", "ckptbench.workflow", "write-answer", "--tables", tmp_path / "tables", "--output", written]  # fmt: skip
     subprocess.run(command, check=True)
     assert written.read_text() == study_text(tables, str(tmp_path / "tables"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -285,3 +287,22 @@ def test_a_value_that_was_counted_has_itself_as_its_interval() -> None:
     check = QUESTION.at_most(exactly(1.0))
     assert dataclasses.astuple(check)[2:5] == (1.0, 1.0, 1.0)
     assert check.verdict == "holds"
+
+
+WATCHED = """
+import os, sys
+class Watch:
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            print(os.environ.get("OPENBLAS_NUM_THREADS"), flush=True)
+sys.meta_path.insert(0, Watch())
+from ckptbench.workflow.__main__ import main
+main(["audit", "--help"])
+"""
+
+
+def test_numpy_has_one_thread_from_its_first_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    command = [sys.executable, "-c", WATCHED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "1"

@@ -16,6 +16,7 @@ from snakemake.shell import shell
 from ckptbench.common.errors import ConfigError
 from ckptbench.common.foreign import VARIABLES
 from ckptbench.config.commands import check_input, shell_prefix
+from ckptbench.workflow.__main__ import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 PRINTABLE = sorted({*string.printable} - {*string.whitespace} - {*"/:"})
@@ -126,7 +127,7 @@ def test_the_list_of_rules_says_what_each_makes() -> None:
 
 
 def test_each_run_gets_what_is_its_own_and_what_all_have_in_common(tmp_path: Path) -> None:
-    for name in ("config", "envs", "scripts", "src", "workflow"):
+    for name in ("config", "envs", "src", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
     config = tmp_path / "study.yaml"
     config.write_text(
@@ -138,13 +139,27 @@ def test_each_run_gets_what_is_its_own_and_what_all_have_in_common(tmp_path: Pat
     done = subprocess.run(
         [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    lines = [line for line in done.stdout.splitlines() if "train_cell.py" in line]
+    lines = [line for line in done.stdout.splitlines() if " train-cell --cell " in line]
     assert len(lines) == 2
     for line in lines:
         framework = re.findall(r'"framework": "(\w+)"', line)[0]
         assert f"envs/{framework}.txt" in line
         assert f".environments/{framework}/ready.json" in line
         assert "--checkpoints='/x/{cell}'" in line
+
+
+def test_rules_run_verbs_and_nothing_that_lies_in_the_working_folder(tmp_path: Path) -> None:
+    """Which is that of a user, or of another workflow."""
+    rules = "".join(path.read_text("utf-8") for path in ROOT.glob("workflow/rules/*.smk"))
+    called = re.findall(r"python -P -m ckptbench\.workflow ([a-z-]+)", rules)
+    assert {*called} == {*VERBS} - {"write-published"}
+    assert rules.count("python -") == len(called)
+    for name in ("argparse", "ckptbench", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not this one')\n")
+    prefix = shell_prefix(Path(sys.executable), 7).format()
+    command = ["bash", "-c", f"{prefix} python -P -m ckptbench.workflow decide --help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: python -m ckptbench.workflow decide ")
 
 
 def test_only_trainings_are_jobs_of_a_scheduler() -> None:

@@ -168,7 +168,9 @@ def test_an_environment_is_not_made_to_the_end_without_its_workflow(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "src"), *sys.path]))
     make = [
         str(python),
-        str(ROOT / "scripts" / "create_environment.py"),
+        "-m",
+        "ckptbench.workflow",
+        "create-environment",
         str(lock),
         str(tmp_path / "environment"),
     ]

@@ -84,11 +84,11 @@ def test_a_script_writes_the_same_pdf_png_and_caption_every_time(tmp_path: Path)
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_script_says_in_a_line_each_which_tables_are_missing(tmp_path: Path) -> None:
-    script = [sys.executable, str(REPOSITORY / "scripts/draw_figure.py"), "sizes"]
+def test_the_verb_says_in_a_line_each_which_tables_are_missing(tmp_path: Path) -> None:
+    verb = [sys.executable, "-m", "ckptbench.workflow", "draw-figure", "sizes"]
     where = ["--tables", str(tmp_path), "--output-stem", str(tmp_path / "sizes")]
     done = subprocess.run(
-        [*script, *where, "--log", str(tmp_path / "log")],
+        [*verb, *where, "--log", str(tmp_path / "log")],
         env={"PYTHONPATH": str(REPOSITORY / "src")},
         capture_output=True,
         text=True,

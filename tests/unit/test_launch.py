@@ -272,7 +272,9 @@ def test_how_a_user_has_memory_taken_stays(given: dict[str, str], found: dict[st
 
 
 def test_a_rank_outside_of_a_launcher_says_so() -> None:
-    with pytest.raises(LaunchError, match=r"ranks are started by scripts/train_cell\.py"):
+    with pytest.raises(
+        LaunchError, match=r"ranks are started by `python -m ckptbench\.workflow train-cell`"
+    ):
         read_assignment({})
 
 

@@ -25,7 +25,6 @@ from ckptbench.report.answer.published import (
     published,
 )
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 STUDY = Study(strategies=("native", "deepfreeze memory=1"))
 KILLED = Study(frameworks=("pytorch",), deterministic=(True,))
 
@@ -272,11 +271,11 @@ def test_studies_that_contradict_each_other_are_both_shown() -> None:
         assert "TensorFlow 3" in section
 
 
-def test_the_script_prints_the_page(tmp_path: Path) -> None:
+def test_the_verb_prints_the_page(tmp_path: Path) -> None:
     tables = STUDY.tables()
     write_tables(tmp_path, {name: tables[name] for name in TABLES})
     done = subprocess.run(
-        [sys.executable, REPOSITORY / "scripts/write_published.py", "--tables", tmp_path],
+        [sys.executable, "-m", "ckptbench.workflow", "write-published", "--tables", tmp_path],
         capture_output=True,
         text=True,
         check=True,

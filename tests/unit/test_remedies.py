@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from run_folders import cell
 
-from ckptbench.common import remedies, scripting
+from ckptbench.common import remedies
 from ckptbench.common.files import write_json
 from ckptbench.common.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
 from ckptbench.launch.child_process import ChildProcess, LogFollower
 from ckptbench.run.events import End
 from ckptbench.run.recorder import Recorder
+from ckptbench.workflow import frame
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = Path("/no/such/place")
@@ -105,7 +106,7 @@ def test_what_is_written_to_a_full_disk_names_its_file(tmp_path: Path) -> None:
 SCRIPT = """
 import logging, sys
 from pathlib import Path
-from ckptbench.common.scripting import run_script
+from ckptbench.workflow.frame import run_script
 def work():
     for _ in range(3):
         logging.getLogger("ckptbench").info("at work")
@@ -177,14 +178,14 @@ def test_a_library_that_stumbles_over_a_full_disk_is_no_fault_of_the_code(tmp_pa
 def test_a_workflow_in_a_full_folder_ends_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripting.end_where_full(tmp_path)
+    frame.end_where_full(tmp_path)
     for number in (errno.ENOSPC, errno.EDQUOT):
         opened = partial(fail, error(number))
-        monkeypatch.setattr(scripting.tempfile, "TemporaryFile", opened)
+        monkeypatch.setattr(frame.tempfile, "TemporaryFile", opened)
         with pytest.raises(SystemExit, match=r"^nothing can be written here: .*; .*: free some$"):
-            scripting.end_where_full(tmp_path)
-    monkeypatch.setattr(scripting.tempfile, "TemporaryFile", partial(fail, error(errno.EROFS)))
-    scripting.end_where_full(tmp_path)  # a dry run needs no more
+            frame.end_where_full(tmp_path)
+    monkeypatch.setattr(frame.tempfile, "TemporaryFile", partial(fail, error(errno.EROFS)))
+    frame.end_where_full(tmp_path)  # a dry run needs no more
 
 
 def fail(error: OSError, **_options: object) -> None:
@@ -223,7 +224,7 @@ def test_checkpoints_go_to_no_other_disk_than_that_which_a_link_names(tmp_path: 
     }
     command = [
         sys.executable,
-        "scripts/train_cell.py",
+        *("-m", "ckptbench.workflow", "train-cell"),
         *(f"--{name}={value}" for name, value in options.items()),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -237,7 +238,7 @@ def test_checkpoints_go_to_no_other_disk_than_that_which_a_link_names(tmp_path: 
 
 
 def test_other_errors_of_logging_are_still_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
-    handler = scripting.LogFile(tmp_path / "log", append=False)
+    handler = frame.LogFile(tmp_path / "log", append=False)
     handler.emit(logging.LogRecord("x", 20, "y", 1, "%d", ("no number",), None))
     handler.close()
     assert "Logging error" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The files that a script runs are found from its imports."""
+"""The files that a verb runs are found from its imports."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
-    ("script", "modules"),
+    ("verb", "modules"),
     [
-        ("collect_runs.py", [entry.module for entry in COLLECTED.values()]),
-        ("analyse.py", [entry.module for entry in DERIVED.values()]),
-        ("draw_figure.py", ["report.figures.stall", "analysis.cost.stall"]),
+        ("collect_runs", [entry.module for entry in COLLECTED.values()]),
+        ("analyse", [entry.module for entry in DERIVED.values()]),
+        ("draw_figure", ["report.figures.stall", "analysis.cost.stall"]),
     ],
 )
 def test_what_is_found_is_all_that_is_imported(
-    script: str, modules: list[str], monkeypatch: pytest.MonkeyPatch
+    verb: str, modules: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python itself says which modules of the package it has loaded."""
+    named = ["workflow.__main__", f"workflow.{verb}", *modules]
     loaded = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(ROOT / "scripts" / script), *modules],
+        [sys.executable, "-c", PROGRAM, *named],
         capture_output=True,
         text=True,
         check=True,
         cwd=ROOT,
     ).stdout.split()
     monkeypatch.chdir(ROOT)
-    found = sources_of(Path("scripts", script), modules)
+    found = sources_of(named)
     assert len(loaded) > 10
     assert set(loaded) <= set(found)
     assert all(Path(path).is_file() for path in found)
 
 
 PROGRAM = """
-import importlib, runpy, sys
+import importlib, sys
 from pathlib import Path
-runpy.run_path(sys.argv[1], run_name="imported")
-for name in sys.argv[2:]:
+for name in sys.argv[1:]:
     importlib.import_module(f"ckptbench.{name}")
 for name, module in sys.modules.items():
     if name.partition(".")[0] == "ckptbench":
@@ -54,13 +54,13 @@ for name, module in sys.modules.items():
 
 def test_what_lies_beside_a_module_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    figure = sources_of(Path("scripts/draw_figure.py"), ["report.figures.stall"])
+    figure = sources_of(["workflow.draw_figure", "report.figures.stall"])
     assert "src/ckptbench/report/figures/kit/ckptbench.mplstyle" in figure
 
 
 def test_one_figure_does_not_depend_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    figure = sources_of(Path("scripts/draw_figure.py"), ["report.figures.stall"])
+    figure = sources_of(["workflow.draw_figure", "report.figures.stall"])
     others = [path for path in figure if Path(path).parent.name == "figures"]
     assert others == [
         f"src/ckptbench/report/figures/{name}.py" for name in ("__init__", "files", "stall")

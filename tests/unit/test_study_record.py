@@ -1,4 +1,4 @@
-"""`study.json`: what the workflow writes is what scripts read, and nothing else is read."""
+"""`study.json`: what the workflow writes is what verbs read, and nothing else is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from run_folders import TRAINING, cell
 from ckptbench.common.errors import RunFolderError
 from ckptbench.config.record import StudyRecord
 
-ROOT = Path(__file__).resolve().parents[2]
 STUDY = StudyRecord(
     cells=(cell("never"), cell(repeat=1)),
     training=TRAINING,
@@ -61,7 +60,7 @@ def test_a_study_that_lacks_a_field_is_refused(tmp_path: Path) -> None:
         StudyRecord.read(path)
 
 
-def test_a_script_says_in_one_line_that_the_study_is_spoilt(tmp_path: Path) -> None:
+def test_a_verb_says_in_one_line_that_the_study_is_spoilt(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
     where: list[object] = ["--runs", tmp_path, "--study", tmp_path / "study.json"]
     training = {
@@ -71,8 +70,8 @@ def test_a_script_says_in_one_line_that_the_study_is_spoilt(tmp_path: Path) -> N
     train = ["--cell", json.dumps(cell().to_json()), "--training", json.dumps(training)]
     train += ["--dataset", tmp_path, "--environment", tmp_path, "--lock", tmp_path / "lock"]
     collect = ["--datasets", tmp_path, "--tables", tmp_path]
-    for script, options in (("train_cell", train), ("collect_runs", collect)):
-        command = [sys.executable, ROOT / "scripts" / f"{script}.py", *where, *options]
+    for verb, options in (("train-cell", train), ("collect-runs", collect)):
+        command = [sys.executable, "-m", "ckptbench.workflow", verb, *where, *options]
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert done.stderr.count("\n") == 1, done.stderr

@@ -2,7 +2,7 @@
 rule audit:
     """Check whether this machine's study is to be believed."""
     input:
-        script=ancient(of_clone("scripts/audit.py")),
+        script=ancient(of_clone("src/ckptbench/workflow/audit.py")),
     output:
         expand("results/tables/audit.{format}", format=["parquet", "csv"]),
     log:
@@ -16,5 +16,5 @@ rule audit:
     message:
         "audit of this machine: less than three minutes, do not use it meanwhile"
     shell:
-        "python {input.script} --tables results/tables --checkpoints={params.checkpoints:q}"
+        "python -P -m ckptbench.workflow audit --tables results/tables --checkpoints={params.checkpoints:q}"
         " ${{REPEATS:+--repeats $REPEATS}} --log {log}"

@@ -149,9 +149,13 @@ def get_tables(names):
     return expand(f"{TABLES_FOLDER}/{{table}}.parquet", table=names)
 
 
-# A function, as the linter would take it for a prefix of an output that is written twice.
+# Functions, as the linter would take what they give for a prefix of an input or output that is written twice.
 def get_stem(wildcards, output):
     return output.pdf.removesuffix(".pdf")
+
+
+def get_source(wildcards):
+    return of_clone("src")
 
 
 def get_mark(kind):
@@ -227,13 +231,14 @@ def get_ranks(wildcards):
     return CELLS[wildcards.cell].ranks
 
 
-def get_sources(script, tables, modules=()):
-    """The source files that a script runs. Editing one of them, and no other, makes the outputs of its rule outdated.
+def get_sources(verb, tables, modules=()):
+    """The source files that a verb runs. Editing one of them, and no other, makes the outputs of its rule outdated.
 
-    Registries load some by name: those of the tables that it reads or fills, and `modules`.
+    Some are loaded by name: its own module, those of the tables that it reads or fills, and `modules`.
     """
-    named = [*modules, *(EVERY[table].module for table in tables)]
-    return sources_of(Path(of_clone(script)), named, Path(of_clone("src")))
+    own = ["workflow.__main__", f"workflow.{verb.replace('-', '_')}"]
+    named = [*own, *modules, *(EVERY[table].module for table in tables)]
+    return sources_of(named, Path(of_clone("src")))
 
 
 def keep_signatures():

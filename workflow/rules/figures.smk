@@ -8,11 +8,10 @@ for figure, entry in FIGURES.items():
         input:
             get_tables(entry.tables),
             get_sources(
-                "scripts/draw_figure.py",
+                "draw-figure",
                 entry.tables,
                 [f"report.figures.{entry.module}"],
             ),
-            script=of_clone("scripts/draw_figure.py"),
         output:
             pdf=f"results/figures/{figure}.pdf",
             png=report(
@@ -31,7 +30,7 @@ for figure, entry in FIGURES.items():
         message:
             f"figure {figure}"
         shell:
-            "python {input.script} {params.figure} --tables results/tables"
+            "python -P -m ckptbench.workflow draw-figure {params.figure} --tables results/tables"
             " --output-stem {params.stem} --log {log}"
 
 
@@ -39,9 +38,8 @@ rule write_answer:
     """Write the answer on one screen. The workflow prints it at its end, and the report begins with it."""
     input:
         get_tables(ANSWERED),
-        get_sources("scripts/write_answer.py", ANSWERED),
+        get_sources("write-answer", ANSWERED),
         get_mark(OF_DECISION),
-        script=of_clone("scripts/write_answer.py"),
     output:
         ANSWER,  # the first page of the report has it
     log:
@@ -52,4 +50,4 @@ rule write_answer:
     message:
         "the answer: how often to checkpoint"
     shell:
-        "python {input.script} {params.options} --tables results/tables --output {output} --log {log}"
+        "python -P -m ckptbench.workflow write-answer {params.options} --tables results/tables --output {output} --log {log}"

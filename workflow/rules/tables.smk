@@ -3,8 +3,7 @@ rule collect_runs:
     """Collect what the run folders say in tidy tables."""
     input:
         get_all_seals(),
-        get_sources("scripts/collect_runs.py", COLLECTED),
-        script=of_clone("scripts/collect_runs.py"),
+        get_sources("collect-runs", COLLECTED),
     output:
         expand(
             "results/tables/{table}.{format}",
@@ -22,7 +21,7 @@ rule collect_runs:
     message:
         f"tables of {len(CELLS)} runs"
     shell:
-        "python {input.script} --study {params.study} --runs results/runs --datasets results/datasets"
+        "python -P -m ckptbench.workflow collect-runs --study {params.study} --runs results/runs --datasets results/datasets"
         " --tables results/tables --mark {output.mark} --log {log}"
 
 
@@ -31,8 +30,7 @@ rule derive_tables:
     input:
         get_tables(COLLECTED),
         get_mark(OF_RUNS),
-        get_sources("scripts/analyse.py", TABLES),
-        script=of_clone("scripts/analyse.py"),
+        get_sources("analyse", TABLES),
     output:
         get_tables(DERIVED),
         csv=get_reported(DERIVED),
@@ -44,7 +42,7 @@ rule derive_tables:
     message:
         f"{', '.join(DERIVED)} from the collected tables"
     shell:
-        "python {input.script} --tables results/tables --log {log}"
+        "python -P -m ckptbench.workflow analyse --tables results/tables --log {log}"
 
 
 rule decide:
@@ -52,8 +50,7 @@ rule decide:
     input:
         get_tables(COSTS),
         ancient([*get_failure_rates(), *get_numbers()]),
-        get_sources("scripts/decide.py", [*COST_TABLES, *DECIDED]),
-        script=of_clone("scripts/decide.py"),
+        get_sources("decide", [*COST_TABLES, *DECIDED]),
     output:
         get_tables(DECIDED),
         csv=get_reported(DECIDED),
@@ -71,7 +68,7 @@ rule decide:
     message:
         "how often to checkpoint"
     shell:
-        "python {input.script} --tables results/tables --rates={params.rates:q} {params.numbers}"
+        "python -P -m ckptbench.workflow decide --tables results/tables --rates={params.rates:q} {params.numbers}"
         " --choices {params.choices:q} --mark {output.mark} --log {log}"
 
 

@@ -1,12 +1,12 @@
 # Lock -> environment, settings -> dataset, both -> runs. Environments, datasets and runs take long to make, so the times of files do
-# not count here (`ancient`): they are made again where their params differ from those that Snakemake has noted. A script that finds
-# what it would make keeps it.
+# not count here (`ancient`): they are made again where their params differ from those that Snakemake has noted. A sealed run that
+# would be made from the same is kept even then.
 rule create_environment:
     """Make the environment of a framework from its lock."""
     input:
         lock=ancient(of_clone("envs/{environment}.txt")),
         constraints=ancient(CONSTRAINTS),
-        script=ancient(of_clone("scripts/create_environment.py")),
+        script=ancient(of_clone("src/ckptbench/workflow/create_environment.py")),
         recipe=get_recipe,
     output:
         ready=".environments/{environment}/ready.json",
@@ -19,7 +19,7 @@ rule create_environment:
         "environment {wildcards.environment} from {input.lock}"
     shell:
         # With exec its parent is the workflow: the environment is not made to the end when that is gone.
-        "exec python {input.script} {input.lock} .environments/{wildcards.environment}"
+        "exec python -P -m ckptbench.workflow create-environment {input.lock} .environments/{wildcards.environment}"
         " --constraints {input.constraints} --parent $WORKFLOW --log {log}"
 
 
@@ -33,7 +33,7 @@ rule prepare_dataset:
     """Prepare a dataset as memory-mapped arrays."""
     input:
         environment=ancient(".environments/data/ready.json"),
-        script=ancient(of_clone("scripts/prepare_dataset.py")),
+        script=ancient(of_clone("src/ckptbench/workflow/prepare_dataset.py")),
     output:
         "results/datasets/{dataset}/dataset.json",
     log:
@@ -42,12 +42,12 @@ rule prepare_dataset:
     params:
         settings=get_dataset_settings,
         samples=get_samples,
-        source=of_clone("src"),
+        source=get_source,
     message:
         "dataset {wildcards.dataset}"
     shell:
-        "PYTHONPATH={params.source:q} .environments/data/bin/python {input.script} {wildcards.dataset}"
-        " results/datasets/{wildcards.dataset} --settings {params.settings:q} --log {log}"
+        "PYTHONPATH={params.source:q} .environments/data/bin/python -P -m ckptbench.workflow prepare-dataset"
+        " {wildcards.dataset} results/datasets/{wildcards.dataset} --settings {params.settings:q} --log {log}"
 
 
 # A run is timed, so it has the machine, or on a cluster its nodes, to itself. It has no `benchmark:`, for which Snakemake would read
@@ -57,7 +57,7 @@ rule train_cell:
     input:
         environment=alike(get_environment),
         dataset=alike(get_dataset),
-        script=ancient(of_clone("scripts/train_cell.py")),
+        script=ancient(of_clone("src/ckptbench/workflow/train_cell.py")),
     output:
         seal="results/runs/{cell}/seal.json",
     log:
@@ -84,7 +84,7 @@ rule train_cell:
     shell:
         # With exec the launcher's parent is the workflow. The launcher ends when that is gone, even if it is gone
         # before the launcher has begun.
-        "exec python {input.script} --cell {params.cell:q} --training {params.training:q}"
+        "exec python -P -m ckptbench.workflow train-cell --cell {params.cell:q} --training {params.training:q}"
         " --dataset $(dirname {input.dataset}) --environment $(dirname {input.environment})"
         " --lock {params.lock} --packages {params.packages} --settings {params.settings:q} --runs results/runs --checkpoints={params.checkpoints:q}"
         " {params.levels:q} {params.failures:q}"

@@ -117,10 +117,9 @@ def page(file: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    from ckptbench.common.scripting import write_text
-
     try:
-        write_text(file, text)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         told = blame(error, file, "name a file elsewhere")
         raise DataError(f"{file}: cannot be written: {told}") from None

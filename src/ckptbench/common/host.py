@@ -11,7 +11,7 @@ from typing import Any
 
 from ckptbench.common.remedies import type_of
 
-SOURCE = ("src", "plugins", "scripts", "workflow", "envs", "Snakefile", "pyproject.toml")
+SOURCE = ("src", "plugins", "workflow", "envs", "Snakefile", "pyproject.toml")
 """What decides how a run is made and measured. What a user asks for is not in it: a config is part of every manifest."""
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json, write_json
 
-if TYPE_CHECKING:  # an edit of these does not concern the scripts that write marks
+if TYPE_CHECKING:  # an edit of these does not concern the verbs that write marks
     from ckptbench.config.study import StudyConfig
     from ckptbench.matrix.cell import Cell
 

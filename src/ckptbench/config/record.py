@@ -1,4 +1,4 @@
-"""`results/study.json`: what the workflow writes when it starts, and what runs and scripts look up."""
+"""`results/study.json`: what the workflow writes when it starts, and what runs and verbs look up."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Which source files a script of a rule runs, so that a change of one of them makes its outputs outdated and that of another does not."""
+"""Which source files a rule runs, so that a change of one of them makes its outputs outdated and that of another does not."""
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +11,12 @@ import grimp
 PACKAGE = "ckptbench"
 
 
-def sources_of(script: Path, modules: Iterable[str] = (), source: Path = Path("src")) -> list[str]:
-    """The files of all modules of ckptbench that the script imports, itself or through others, in their order.
+def sources_of(modules: Iterable[str], source: Path = Path("src")) -> list[str]:
+    """The files of these modules and of all that they import, themselves or through others, in their order.
 
-    `modules` are those that it loads by name, such as that of a figure, without the leading `ckptbench.`. What else lies beside a
-    module, such as a page's style, belongs to it.
+    They are named without the leading `ckptbench.`. What else lies beside a module, such as a page's style, belongs to it.
     """
-    new = {*_imported(script), *(f"{PACKAGE}.{name}" for name in modules)}
+    new = {f"{PACKAGE}.{name}" for name in modules}
     found: set[str] = set()
     while new:
         found |= new
@@ -37,18 +35,6 @@ def _needs(module: str) -> frozenset[str]:
     parts = module.split(".")
     packages = (".".join(parts[:end]) for end in range(1, len(parts)))
     return frozenset([*packages, *_imports().find_modules_directly_imported_by(module)])
-
-
-@functools.cache
-def _imported(script: Path) -> frozenset[str]:
-    """The modules that the statements of the script name. In `from a import b` b may be a module, or a name in a."""
-    named: set[str] = set()
-    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"), str(script))):
-        if isinstance(node, ast.Import):
-            named |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(named & _imports().modules)
 
 
 @functools.cache

@@ -285,7 +285,7 @@ INTRODUCTION = """\
 What did the three studies find that ckptbench reproduces, and do tables that were measured here show the same? A rule makes this page. For your own machine, run the default study, and
 `config/studies/findings.yaml` in another checkout, and then
 
-    python scripts/write_published.py --tables results/tables OTHER/results/tables > findings.md
+    python -m ckptbench.workflow write-published --tables results/tables OTHER/results/tables > findings.md
 
 - *Found again*, *refuted*: the intervals show it, on the machine that is named. All comparisons that tell say the same; those that do not tell are marked (?).
 - *Undecided*: none tells, or they tell different things; refuting ones are marked (no).

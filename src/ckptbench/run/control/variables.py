@@ -108,7 +108,7 @@ def read_assignment(environment: Mapping[str, str] = os.environ) -> tuple[RankAs
     rank = rank_of(environment)
     if rank is None or NODES not in environment:
         raise LaunchError(
-            f"none of {', '.join((*RANK_SOURCES, SLURM_RANK))} is set, or {NODES} is not: ranks are started by scripts/train_cell.py"
+            f"none of {', '.join((*RANK_SOURCES, SLURM_RANK))} is set, or {NODES} is not: ranks are started by `python -m ckptbench.workflow train-cell`"
         )
     assignments = assign_ranks(environment[NODES].split(","))
     if rank >= len(assignments):

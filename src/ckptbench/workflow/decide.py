@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 
 from ckptbench.analysis.tables.store import read_tables, write_tables
-from ckptbench.common.scripting import parser_of, run
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import marking
 from ckptbench.decide import COST_TABLES
@@ -15,8 +13,13 @@ from ckptbench.decide.decision import decide, left_out
 from ckptbench.decide.inputs import decision_costs
 from ckptbench.decide.rates import read_rates
 from ckptbench.decide.user_costs import read_user_costs
+from ckptbench.workflow.frame import add_shared
 
 log = logging.getLogger("ckptbench")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_shared(parser, "--tables", "--rates", "--choices", "--numbers", "--mark")
 
 
 def main(options: argparse.Namespace) -> None:
@@ -30,12 +33,3 @@ def main(options: argparse.Namespace) -> None:
         log.warning("%s", line)
     with marking(options.mark):
         write_tables(options.tables, decide(costs, rates, choices))
-
-
-if __name__ == "__main__":
-    sys.exit(
-        run(
-            parser_of(__doc__, "--tables", "--rates", "--choices", "--numbers", "--mark"),
-            main,
-        )
-    )

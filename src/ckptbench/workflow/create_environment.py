@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from ckptbench.common.processes import die_with_parent
-from ckptbench.common.scripting import parser_of, run_script
 from ckptbench.inputs.environments.create import create_environment
+from ckptbench.workflow.frame import add_shared
 
 
-def main() -> int:
-    parser = parser_of(__doc__, "--parent")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_shared(parser, "--parent")
     parser.add_argument("lock", type=Path, help="envs/<name>.txt")
     parser.add_argument("folder", type=Path, help="the environment; replaced where it exists")
     parser.add_argument("--constraints", type=Path, required=True, help="for building from source")
-    options = parser.parse_args()
+
+
+def main(options: argparse.Namespace) -> None:
     die_with_parent(options.parent)
-
-    def work() -> None:
-        create_environment(options.lock, options.constraints, options.folder.absolute())
-
-    return run_script(work, options.log)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    create_environment(options.lock, options.constraints, options.folder.absolute())

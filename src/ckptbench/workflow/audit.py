@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 # Before NumPy is imported: the waits in its pool of threads are noisier than what the audit measures.
@@ -16,10 +15,18 @@ from ckptbench.audit.calibration import Size  # noqa: E402
 from ckptbench.audit.check import audit, in_words  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
-from ckptbench.common.scripting import parser_of, run  # noqa: E402
 from ckptbench.inputs.environments.lock_file import pinned_sha256  # noqa: E402
+from ckptbench.workflow.frame import add_shared  # noqa: E402
 
 LEAST_REPEATS = 2
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_shared(parser, "--tables")
+    storage = "folder on the file system of the study's checkpoints"
+    parser.add_argument("--checkpoints", type=Path, required=True, help=storage)
+    repeats = "of the calibration: more make its intervals narrower, and take longer"
+    parser.add_argument("--repeats", type=_repeats, default=Size().repeats, help=repeats)
 
 
 def main(options: argparse.Namespace) -> None:
@@ -27,20 +34,11 @@ def main(options: argparse.Namespace) -> None:
     checks = audit_machine(
         read_tables(options.tables, there, set_aside=True),
         options.checkpoints.absolute(),
-        pinned_sha256(Path(__file__).resolve().parents[1] / "envs" / "main.txt"),
+        pinned_sha256(Path(__file__).resolve().parents[3] / "envs" / "main.txt"),
         Size(repeats=options.repeats),
     )
     write_tables(options.tables, {"audit": audit(checks)})
     print(in_words(checks))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = parser_of(__doc__, "--tables")
-    storage = "folder on the file system of the study's checkpoints"
-    parser.add_argument("--checkpoints", type=Path, required=True, help=storage)
-    repeats = "of the calibration: more make its intervals narrower, and take longer"
-    parser.add_argument("--repeats", type=_repeats, default=Size().repeats, help=repeats)
-    return parser
 
 
 def _repeats(text: str) -> int:
@@ -49,7 +47,3 @@ def _repeats(text: str) -> int:
             f"{text}: use a whole number from {LEAST_REPEATS}: one repeat has no interval"
         )
     return int(text)
-
-
-if __name__ == "__main__":
-    sys.exit(run(_parser(), main))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
 
 from ckptbench.analysis.collect.expected import Expected
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import RunFolderError
-from ckptbench.common.scripting import parser_of, run
 from ckptbench.config.identity import marking
 from ckptbench.config.record import StudyRecord
 from ckptbench.inputs.datasets.dataset import DESCRIPTION, dataset_sha256
+from ckptbench.workflow.frame import add_shared
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_shared(parser, "--study", "--runs", "--tables", "--datasets", "--mark")
 
 
 def main(options: argparse.Namespace) -> None:
@@ -38,12 +41,3 @@ def _digests(folder: Path, names: set[str]) -> dict[str, str]:
     """Of the datasets that are there. One may have been removed after the last run: then runs are only compared with one another."""
     there = [name for name in names if (folder / name / DESCRIPTION).exists()]
     return {name: dataset_sha256(folder / name) for name in there}
-
-
-if __name__ == "__main__":
-    sys.exit(
-        run(
-            parser_of(__doc__, "--study", "--runs", "--tables", "--datasets", "--mark"),
-            main,
-        )
-    )

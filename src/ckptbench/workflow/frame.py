@@ -1,4 +1,4 @@
-"""The frame of every script: it sets up the log and turns an error for the user into one line."""
+"""The frame of every verb: its options and its log, and an error for the user in one line."""
 
 from __future__ import annotations
 
@@ -35,32 +35,17 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--parent": {
         "type": int,
         "default": os.getppid(),
-        "help": "id of the process that starts this script and waits for it; when it has ended, the script ends all "
+        "help": "id of the process that starts this one and waits for it; when it has ended, this one ends all "
         "that it has started. Default: the parent of this process",
     },
 }
-"""Options of scripts that have one meaning in all of them."""
+"""Options that mean the same in all verbs."""
 
 
-def parser_of(description: str | None, *names: str) -> argparse.ArgumentParser:
-    """A parser with these of OPTIONS, and with `--log`."""
-    parser = argparse.ArgumentParser(description=description)
+def add_shared(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add these of OPTIONS."""
     for name in names:
         parser.add_argument(name, **OPTIONS[name])
-    parser.add_argument("--log", type=Path, help="file that gets a copy of the log")
-    return parser
-
-
-def run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], object]) -> int:
-    """Call `work` with the options of the command line, as `run_script` does. Returns the exit status."""
-    options = parser.parse_args()
-    return run_script(lambda: work(options), options.log)
-
-
-def write_text(path: Path, text: str) -> None:
-    """In a folder that is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 class LogFile(logging.FileHandler):
