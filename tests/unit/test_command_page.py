@@ -57,16 +57,6 @@ def test_a_page_of_options_alone_is_refused(
     assert not page.exists()
 
 
-def test_a_page_behind_a_link_to_nothing_is_told_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("results").symlink_to("/nowhere/results")
-    words = "results/page.html: cannot be written: results is a link to /nowhere/results, which is not there: make that folder, or remove the link"
-    with pytest.raises(DataError, match=words):
-        run(["page", "results/page.html"])
-
-
 def test_a_page_that_cannot_be_written_is_told_in_one_line() -> None:
     """No file can be made in /proc, which says that there is no such file."""
     with pytest.raises(DataError, match=r"^/proc/x.html: cannot be written: .*; name a file"):

@@ -136,7 +136,7 @@ def test_a_wheel_whose_making_was_interrupted_is_made_anew(lock: Path) -> None:
     assert not draft.exists()
 
 
-def test_a_failing_build_shows_its_errors_and_its_end_and_names_the_log(lock: Path) -> None:
+def test_a_failing_build_shows_the_end_of_its_log_and_names_it(lock: Path) -> None:
     build = build_of(lock)
     with pytest.raises(EnvironmentSetupError) as caught:
         build.compile(interpreter(lock.parent, fails=True))
@@ -144,8 +144,9 @@ def test_a_failing_build_shows_its_errors_and_its_end_and_names_the_log(lock: Pa
     assert str(log) in str(caught.value)
     said = str(caught.value).splitlines()[1:]
     assert [line.strip() for line in said] == [
-        "horovod.cc:1: error: no", "...", *map(str, range(93, 100)), "it did not run successfully",
-    ]  # fmt: skip
+        *map(str, range(86, 100)),
+        "it did not run successfully",
+    ]
     assert "\n50\n" in log.read_text()
     assert build.wheel() is None
 
@@ -156,29 +157,6 @@ def test_an_edit_that_finds_nothing_to_edit_is_an_error(lock: Path, edit: Edit) 
     with pytest.raises(EnvironmentSetupError, match=rf"{edit.file} has no `.*` to edit"):
         build.compile(interpreter(lock.parent, files=source))
     assert build.wheel() is None
-
-
-def test_without_a_compiler_one_line_says_what_to_install_before_anything_is_made(
-    lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    folder = lock.parent / "environment"
-    with pytest.raises(
-        EnvironmentSetupError, match=r"C\+\+ compiler \(g\+\+\) and no make"
-    ) as caught:
-        create_environment(lock, CONSTRAINTS, folder)
-    assert "\n" not in str(caught.value)
-    assert not folder.exists()
-    assert not (lock.parent / "wheels").exists()
-
-
-def test_for_gpus_the_cuda_toolkit_is_asked_for(
-    lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    cuda = lock.rename(lock.with_name("horovod_pytorch-cuda.txt"))
-    with pytest.raises(EnvironmentSetupError, match="no CUDA toolkit"):
-        build_of(cuda).check_machine()
 
 
 def test_a_wheel_that_is_there_needs_no_compiler(

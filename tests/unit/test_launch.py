@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.common.errors import LaunchError
-from ckptbench.common.memory_kills import HERE, MemoryKills
+from ckptbench.common.memory_kills import MemoryKills
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch import child_process
 from ckptbench.launch import limits as limits_module
@@ -113,9 +113,7 @@ def test_an_environment_without_its_python_is_one_error(tmp_path: Path) -> None:
 def test_a_log_that_is_no_file_is_one_error(tmp_path: Path, never_hangs: None) -> None:
     """A rank that opens a FIFO for its output would wait for a reader for ever."""
     os.mkfifo(log := tmp_path / "rank-0.log")
-    with pytest.raises(
-        LaunchError, match=rf"{log} cannot be written: it is no regular file; remove or ren"
-    ):
+    with pytest.raises(LaunchError, match=rf"{log} cannot be written: it is no regular file; "):
         run(Process([sys.executable, "-c", ""], {}, [log]))
 
 
@@ -447,6 +445,6 @@ def test_what_starts_ranks_says_that_the_kernel_has_killed_one_for_lack_of_memor
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = iter(range(100))
-    monkeypatch.setattr(MemoryKills, "now", classmethod(lambda cls: cls({HERE: next(counts)})))
+    monkeypatch.setattr(MemoryKills, "now", classmethod(lambda cls: cls(next(counts))))
     with pytest.raises(LaunchError, match=r"ended with exit status 137; the kernel has killed .* give the job more memory"):  # fmt: skip
         run(python(tmp_path, 0, "import sys; sys.exit(137)"))

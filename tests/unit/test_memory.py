@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +11,6 @@ import pytest
 from ckptbench.checkpointing import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.memory import available_memory, control_group_headroom, free_shared_memory
-from ckptbench.common.memory_kills import ended
-from ckptbench.launch.child_process import ChildProcess
-from ckptbench.launch.starters import Process
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import formats_of
 from ckptbench.run.plan import Plan
@@ -143,30 +136,3 @@ def test_shared_memory_is_needed_by_mpi_and_by_a_process_that_writes(
             LaunchError, match=r"2 ranks of linear need about .* free in /dev/shm, their shared"
         ):
             preflight.check(plan, ranks_here=ranks)
-
-
-@pytest.mark.parametrize("how", ["itself", "mpiexec"])
-def test_a_rank_that_dies_of_it_is_told_so(tmp_path: Path, how: str) -> None:
-    works = {
-        "itself": "import os, signal; os.kill(os.getpid(), signal.SIGBUS)",
-        "mpiexec": "print('EXIT STRING: Bus error (signal 7)'); raise SystemExit(7)",
-    }
-    log = tmp_path / "rank-0.log"
-    watched = ChildProcess.start(
-        Process([sys.executable, "-c", works[how]], {}, [log]), dict(os.environ)
-    )
-    watched.running.wait(60)
-    watched.relay()
-    begun = {"itself": "was killed by SIGBUS", "mpiexec": "ended with exit status 7"}
-    assert (
-        watched.how
-        == f"{begun[how]}, as the kernel does where there is no room for shared memory: enlarge /dev/shm (of a container: --shm-size), or free some space there"
-    )
-    assert watched.running.returncode in (-signal.SIGBUS, 7)
-
-
-def test_a_mapped_file_without_room_really_ends_so(tmp_path: Path) -> None:
-    """What the words are about: a file that is mapped and has no byte behind it."""
-    work = "import mmap, sys; f = open(sys.argv[1], 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 0); f.truncate(0); m[0] = 1"
-    done = subprocess.run([sys.executable, "-c", work, str(tmp_path / "file")], check=False)
-    assert "no room for shared memory" in ended(done.returncode)

@@ -384,7 +384,7 @@ def test_a_checkpoint_folder_that_is_a_file_is_named(
 ) -> None:
     plan = make_plan("e1")
     plan.checkpoint_folder.write_text("no folder")
-    with pytest.raises(LaunchError, match=r"run/checkpoints cannot be written: .*, or set check"):
+    with pytest.raises(LaunchError, match=r"run/checkpoints cannot be written: .*; set check"):
         run_cell(plan, execution)
 
 
@@ -412,9 +412,7 @@ def test_a_run_folder_that_is_a_file_is_named(make_plan: MakePlan, execution: Ex
     plan = make_plan("e1")
     plan.run_folder.rmdir()
     plan.run_folder.write_text("no folder")
-    with pytest.raises(
-        LaunchError, match=r"run cannot be written: File exists; remove or rename .*/run, which"
-    ):
+    with pytest.raises(LaunchError, match=r"run cannot be written: File exists; "):
         run_cell(plan, execution)
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from ckptbench.common.control_groups import SELF, ControlGroup, memory_groups
-
+SELF = Path("/proc/self")
 SHARED_MEMORY = Path("/dev/shm")
 NO_LIMIT = 1 << 60
 """Version 1 writes no limit as a number near 2^63."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A control group as far as this process sees it."""
+
+    folder: Path
+    is_version_1: bool
 
 
 def available_memory() -> int | None:
@@ -39,11 +47,11 @@ def control_group_headroom(process: Path = SELF) -> int | None:
 
     `process` is its folder in /proc. A group above may have less left than the own one: it also counts other groups.
     """
-    headrooms = map(_headroom, memory_groups(process))
+    headrooms = map(_headroom, _memory_groups(process))
     return min((each for each in headrooms if each is not None), default=None)
 
 
-def _headroom(group: ControlGroup) -> int | None:
+def _headroom(group: _Group) -> int | None:
     limit_file, used_file = ("memory.max", "memory.current")
     cached_fields = ("active_file", "inactive_file")
     if group.is_version_1:
@@ -61,3 +69,34 @@ def _headroom(group: ControlGroup) -> int | None:
     # The kernel gives up the page cache before it kills.
     cached = sum(int(values.get(field, 0)) for field in cached_fields)
     return max(0, int(limit) - max(0, used - cached))
+
+
+def _memory_groups(process: Path) -> Iterator[_Group]:
+    """The groups of a process that may limit its memory: its own and all above it, of both versions of control groups."""
+    try:
+        groups = dict(_named((process / "cgroup").read_text(encoding="utf-8")))
+        mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        _, _, _, root, point, *_ = before.split()
+        group = groups.get(kind)
+        if group is None or (kind == "cgroup" and "memory" not in options.split(",")):
+            continue
+        # The group `root` of the hierarchy is mounted at `point`. In a container the own group may be that one.
+        below = Path(group)
+        inner = below.relative_to(root) if below.is_relative_to(root) else Path()
+        for each in (inner, *inner.parents):
+            yield _Group(Path(point) / each, kind == "cgroup")
+
+
+def _named(text: str) -> Iterator[tuple[str, str]]:
+    """The kind of a hierarchy that may limit memory, as mounts name it, and the process's group in it."""
+    for line in text.splitlines():
+        number, controllers, group = line.split(":", 2)
+        if number == "0":
+            yield "cgroup2", group
+        elif "memory" in controllers.split(","):
+            yield "cgroup", group

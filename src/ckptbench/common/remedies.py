@@ -1,11 +1,10 @@
-"""What to do about an error of the operating system: one remedy for each number, whoever meets it."""
+"""What to do about an error of the operating system: a remedy where it is certain, the system's own words otherwise."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +16,8 @@ STORAGE = (*FULL, errno.EROFS, errno.EIO, errno.ESTALE)
 """A file system takes no more files, whatever they are."""
 LEAST_BYTES = 4096
 """A file system with less room than this takes no further line of a log."""
-SERVER_GONE = (errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
-UNSUPPORTED = (errno.ENODEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY)
-BROKEN = (errno.EIO, errno.EUCLEAN, errno.ENXIO, errno.EREMOTEIO)
-NOT_THERE = (errno.ENOENT, errno.EEXIST, errno.ENOTDIR)
-LOST = "is a link to"
+OF_CODE = (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBADF)
+"""Where such an error names no file, it may be a fault of the code."""
 SYSTEM_TEXTS = {number: os.strerror(number) for number in FULL}
 """What libraries say that pass on the words of the system, but not its number."""
 
@@ -64,30 +60,25 @@ def remedy(error: BaseException, place: AnyPath, other: str = "", *, reading: bo
 
 
 def blame(error: BaseException, place: AnyPath, other: str = "", *, reading: bool = False) -> str:
-    """`<cause>; <remedy>`, to follow what could not be done. A link that points to nothing is both."""
-    words = remedy(error, place, other, reading=reading)
-    return words if LOST in words else f"{cause(error)}; {words}"
+    """`<cause>; <remedy>`, to follow what could not be done."""
+    return f"{cause(error)}; {remedy(error, place, other, reading=reading)}"
 
 
 def in_one_line(error: BaseException, *places: AnyPath) -> str | None:
-    """An error that no code expected, with its place and remedy. None where its number says nothing: it may be a fault of the code.
+    """An error that no code expected, with its place and what to do. None where it may be a fault of the code.
 
     Where the error names no file, the fullest of these places is taken for it, with the working folder.
     """
-    named = error.filename if isinstance(error, OSError) else None
     if isinstance(error, MemoryError):
         return f"no memory is left ({cause(error)}): use fewer ranks, a smaller model or batch_size, or give the job more"
-    at = (
-        Path(named)
-        if isinstance(named, str) and named
-        else _fullest([*map(Path, places), Path.cwd()])
-    )
-    words = words_of(number_of(error), at) if isinstance(error, OSError) else None
-    if words is None:
+    if not isinstance(error, OSError) or error.errno is None:
         return None
-    where = f"{named}: " if named else ""
-    fault = words if LOST in words else f"{cause(error)}; {words}"
-    return f"{where}{fault}, and start again"
+    named = error.filename if isinstance(error.filename, str) else ""
+    if not named and error.errno in OF_CODE:
+        return None
+    at = Path(named) if named else _fullest([*map(Path, places), Path.cwd()])
+    words = words_of(error.errno, at) or "correct what the message names"
+    return f"{f'{named}: ' if named else ''}{cause(error)}; {words}, and start again"
 
 
 @contextmanager
@@ -103,75 +94,28 @@ def naming(path: AnyPath) -> Iterator[None]:
 
 def words_of(number: int | None, place: Path, *, reading: bool = False) -> str | None:
     """The remedy of one number. None where nothing is known that would help."""
-    if number in NOT_THERE and (lost := lost_link(place)):
-        return lost
     match number:
         case errno.ENOSPC:
-            return _no_space(place)
-        case errno.EFBIG:
-            return _too_large(place)
-        case errno.EEXIST | errno.EISDIR | errno.ENOTDIR:
-            return None if reading else _in_the_way(place)
+            status = _status(place)
+            if status is not None and status.f_files and not status.f_favail:
+                return f"no inodes are left on {mount_of(place)}: remove files there"
+            return f"{free(place)}: free some"
         case errno.EDQUOT:
             return f"your quota on {mount_of(place)} is used up: free some"
         case errno.EROFS:
             return f"{mount_of(place)} is mounted read-only: mount it for writing"
-        case errno.EMFILE:
-            limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            return f"this process may have {limit} files open: raise the limit (ulimit -n)"
-    if number in UNSUPPORTED:
-        return f"the file system of {place} ({type_of(place)}) does not support it: use one that does, such as ext4, xfs or NFS"
-    words = _REMEDIES.get(number) if number is not None else None
-    return words and words.format(place=place, verb="read" if reading else "write")
-
-
-# Nothing here asks the place itself: a file server that is gone may never answer.
-_REMEDIES: dict[int, str] = {
-    **dict.fromkeys(SERVER_GONE, "the file server of {place} does not answer or has forgotten the file: mount it again"),
-    **dict.fromkeys(BROKEN, "the storage of {place} fails: read the kernel's messages (dmesg), and use another disk"),
-    errno.EACCES: "let this user {verb} {place}",
-    errno.EPERM: "let this user {verb} {place}",
-    errno.ENFILE: "all processes of this machine together have too many files open: end some of them",
-    errno.ENOMEM: "no memory is left: end other programs, or give the job more memory",
-    errno.EAGAIN: "this user or this job has too many processes or threads: end some, or raise the limit (ulimit -u)",
-    errno.ENAMETOOLONG: "the path or a name in it is too long: use a folder with a shorter path",
-    errno.ELOOP: "links at {place} lead in a circle: remove them",
-    errno.ENOTEMPTY: "something still writes to {place}: end it",
-    errno.EBUSY: "something uses {place}: end it",
-    errno.ETXTBSY: "something runs {place}: end it",
-    errno.EDEADLK: "locks on {place} wait for each other: end the other program",
-    errno.ENOLCK: "the file system of {place} gives no locks: use another one",
-    errno.E2BIG: "the environment variables or the command are too long: remove variables",
-    errno.ECONNREFUSED: "nothing listens there: start what is to answer",
-}  # fmt: skip
-
-
-def _no_space(place: Path) -> str:
-    status = _status(place)
-    if status is not None and status.f_files and not status.f_favail:
-        return f"no inodes are left on {mount_of(place)}: remove files there"
-    return f"{free(place)}: free some"
-
-
-def _too_large(place: Path) -> str:
-    limit, _hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if limit != resource.RLIM_INFINITY:
-        return f"the limit on file sizes (ulimit -f) is {limit} bytes: raise it"
-    return f"the file system of {place} takes no file of this size: use another one"
-
-
-def _in_the_way(place: Path) -> str:
-    found = next(each for each in (place, *place.parents) if os.path.lexists(each))
-    return f"remove or rename {found}, which is in the way"
+        case errno.EACCES | errno.EPERM:
+            return f"let this user {'read' if reading else 'write'} {place}"
+    return None
 
 
 def lost_link(place: AnyPath) -> str | None:
-    """What to do about a link to nothing, where the path or one of its parents is one. The system says: exists, or does not."""
+    """What to do about a link to nothing, where the path or one of its parents is one."""
     path = Path(place)
     for each in (path, *path.parents):
         if os.path.islink(each) and not os.path.exists(each):
             made = "its folder" if each == path and path.suffix else "that folder"
-            return f"{each} {LOST} {os.path.realpath(each)}, which is not there: make {made}, or remove the link"
+            return f"{each} is a link to {os.path.realpath(each)}, which is not there: make {made}, or remove the link"
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Self
 
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.files import open_regular
-from ckptbench.common.memory_kills import BUS_ERROR, MemoryKills, ended
+from ckptbench.common.memory_kills import MemoryKills, ended
 from ckptbench.common.processes import die_with_parent, ignore_stop_signals, living_with
 from ckptbench.common.remedies import blame, free, is_full
 from ckptbench.common.removal import remove_or_warn
@@ -101,12 +101,7 @@ class ChildProcess:
     @property
     def how(self) -> str:
         """How the process has ended. Call it when it has."""
-        how = ended(self.running.returncode, self.kills)
-        return f"{how}{BUS_ERROR}" if BUS_ERROR not in how and self._tells_of_bus_error() else how
-
-    def _tells_of_bus_error(self) -> bool:
-        """Whether it started a rank that died of SIGBUS, as mpiexec says."""
-        return any("Bus error" in line for follower in self.followers for line in follower.tail)
+        return ended(self.running.returncode, self.kills)
 
     def relay(self) -> None:
         for follower in self.followers:

@@ -6,10 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from ckptbench.common.errors import EnvironmentSetupError
-
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_HASH = "--hash=sha256:"
 
 
 def read_lock(lock: Path) -> dict[str, str]:
@@ -35,14 +32,3 @@ def pinned(lock: Path) -> str:
 def pinned_sha256(lock: Path) -> str:
     """SHA-256 of `pinned`: equal for locks that make the same environment."""
     return hashlib.sha256(pinned(lock).encode()).hexdigest()
-
-
-def check_hashes(lock: Path) -> None:
-    """Raises EnvironmentSetupError if a package of `lock` has no hash, by which its file could be checked."""
-    unchecked = [name for name, line in read_lock(lock).items() if _HASH not in line]
-    if unchecked:
-        others = f" and {len(unchecked) - 1} more" if unchecked[1:] else ""
-        raise EnvironmentSetupError(
-            f"{lock}: {unchecked[0]}{others} without a hash: `scripts/lock.sh {lock.stem}` writes the lock with the "
-            "hash of each file that may be installed"
-        )
