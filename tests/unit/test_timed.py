@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from numpy_framework import ALONE, NumpyFramework, linear
 from stored_versions import Busy
 from strategies import timed
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext
+from ckptbench.checkpointing.contract import Share, Slot, Strategy, StrategyContext
 from ckptbench.checkpointing.manager import TimedCheckpointer
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.strategies.native import Native
@@ -47,14 +47,14 @@ class Behind(Strategy):
         self._native = Native(context)
         self._captured: Future[None] = Future()
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
         captured: Future[None] = Future()
         written: Future[tuple[File, ...]] = Future()
         self._captured = captured
 
         def go() -> None:
             self.capture.wait(300)
-            share = self._native.save(position)
+            share = self._native.save(position, slots)
             captured.set_result(None)
             self.write.wait(300)
             if self.failure is not None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, Self
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, TrainingState
+from ckptbench.checkpointing.contract import Share, Slot, Strategy, StrategyContext, TrainingState
 from ckptbench.checkpointing.levels import Levels, failed_save
 from ckptbench.checkpointing.shares import gather_shares, note_share
 from ckptbench.checkpointing.strategies.shard_assembly import newest_of_all_nodes
@@ -125,8 +125,8 @@ class TimedCheckpointer:
         self._local_spread = world.is_spread and bool(levels.local)
         self._every_nth = levels_of(spec)
         self._interval_steps = interval_steps
-        self._current_levels: tuple[str, ...] = ()
-        """The levels of the save that has begun last, the nearest first."""
+        self._slots: tuple[Slot, ...] = ()
+        """Those of the save that has begun last, the nearest first."""
         self._recorder = recorder
         self._footprints = Footprints(recorder)
         self._on_stage = on_stage
@@ -145,9 +145,6 @@ class TimedCheckpointer:
             world=world,
             format=format,
             options=spec.chosen(entry.options),
-            levels=lambda: self._current_levels,
-            staging=lambda level, step: levels.stores[level].staging(step),
-            spare=lambda level: levels.stores[level].spare,
             on_stage=on_stage,
         )
         self._strategy: Strategy = load(entry.location)(context)
@@ -180,8 +177,8 @@ class TimedCheckpointer:
         library raised. Raises LaunchError if another rank died during the save.
         """
         self._wait("save")
-        self._current_levels = self._levels_of(position.step, everywhere=everywhere)
         start_ns = clock()
+        self._slots = self._slots_of(position.step, everywhere=everywhere)
         pending = self._pending = self._begin(position)
         end_ns = clock()
         self._recorder.write(
@@ -191,13 +188,17 @@ class TimedCheckpointer:
             self._record_parts(pending, pending.finished.result())
             self._retain(pending)
 
-    def _levels_of(self, step: int, *, everywhere: bool) -> tuple[str, ...]:
-        """The levels whose turn it is. Only the step decides, so that all attempts at a run agree.
+    def _slots_of(self, step: int, *, everywhere: bool) -> tuple[Slot, ...]:
+        """Those of the levels whose turn it is. Only the step decides, so that all attempts at a run agree.
 
         A save that is not due, as where the run is told to stop, counts with the due one before.
         """
         number = step // self._interval_steps if self._interval_steps else step
-        return tuple(level for level, n in self._every_nth.items() if everywhere or number % n == 0)
+        return tuple(
+            Slot(step, level, self._stores[level].partial_folder(step), self._stores[level].spare)
+            for level, n in self._every_nth.items()
+            if everywhere or number % n == 0
+        )
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
@@ -249,7 +250,7 @@ class TimedCheckpointer:
         """Begin the save. For a blocking strategy also finish it."""
         with self._recording_failure(position):
             self._tell_begin(position)
-            pending = PendingSave.begin(position, self._strategy.save(position))
+            pending = PendingSave.begin(position, self._strategy.save(position, self._slots))
             if self.hook is None:
                 pending.share.captured.result()
         if self._blocking:
@@ -426,7 +427,8 @@ class TimedCheckpointer:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
-            folders = {each: self._stores[each].folder for each in self._current_levels}
+            levels = [slot.level for slot in self._slots]
+            folders = {each: self._stores[each].folder for each in levels}
             raise failed_save(position.step, error, level, folders) from error
 
 

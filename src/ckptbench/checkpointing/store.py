@@ -72,10 +72,14 @@ class CheckpointStore:
         """The folder with files of a removed version, if `retain` has left some."""
         return self.folder / SPARE
 
-    def staging(self, step: int) -> Path:
-        """The folder for the files of the version of `step`. The first rank that asks creates it."""
+    def partial_folder(self, step: int) -> Path:
+        """The folder for the files of the version of `step`, which may not be there yet."""
         attempt = "" if self._attempt == 1 else f".attempt-{self._attempt}"
-        folder = self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
+        return self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
+
+    def staging(self, step: int) -> Path:
+        """The same folder, made where it is missing."""
+        folder = self.partial_folder(step)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 

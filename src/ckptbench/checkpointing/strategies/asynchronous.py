@@ -6,15 +6,15 @@ times as long as a copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.contract import Share, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.staging_buffer import Image
 from ckptbench.checkpointing.state_files import load_shares, save_own
 from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -33,7 +33,8 @@ class Asynchronous(Strategy):
         if self._rank < self._writers:
             self._image = Image(self._training_state, self._rank, self._writers)
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+        (slot,) = slots
         assert (self._image is not None) == (self._rank < self._writers), "not ready"
         self._on_stage("begun")
         own = self._training_state.rank_state()
@@ -42,15 +43,15 @@ class Asynchronous(Strategy):
             self._image.capture()
             self._image.await_copies()
         self._on_stage("copied")
-        written = self._thread.submit(self._write, position.step, own)
-        return Share(captured=done(None), written={SHARED: written})
+        written = self._thread.submit(self._write, slot, own)
+        return Share(captured=done(None), written={slot.level: written})
 
-    def _write(self, step: int, own: Arrays) -> tuple[File, ...]:
-        staging = self._staging(SHARED, step)
+    def _write(self, slot: Slot, own: Arrays) -> tuple[File, ...]:
+        folder = slot.open()
         if self._image is None:
-            files: tuple[File, ...] = (save_own(staging, self._rank, own),)
+            files: tuple[File, ...] = (save_own(folder, self._rank, own),)
         else:
-            files = self._image.write(staging, self._spare(SHARED))
+            files = self._image.write(folder, slot.recycled)
         self._on_stage("written")
         return files
 

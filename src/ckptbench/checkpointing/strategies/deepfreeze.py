@@ -23,10 +23,11 @@ without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.contract import Share, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.staging_buffer import Image
 from ckptbench.checkpointing.state_files import load_shares
 from ckptbench.checkpointing.version import Version
@@ -49,17 +50,16 @@ class DeepFreeze(Strategy):
     def ready(self) -> None:
         self._image = Image(self._training_state, self._rank, self._world.world_size)
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
         assert self._image is not None
         self._on_stage("begun")
-        levels = self._levels()
         self._image.begin(self._training_state.rank_state())
         self._begin_capture(self._image)
         written = {
-            level: self._writing.submit(
-                self._write, self._image, level, position.step, is_last=level == levels[-1]
+            slot.level: self._writing.submit(
+                self._write, self._image, slot, is_last=slot is slots[-1]
             )
-            for level in levels
+            for slot in slots
         }
         return Share(captured=self._captured, written=written)
 
@@ -77,9 +77,9 @@ class DeepFreeze(Strategy):
         image.await_copies()
         self._on_stage("captured")
 
-    def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
+    def _write(self, image: Image, slot: Slot, *, is_last: bool) -> tuple[File, ...]:
         self._captured.result()
-        files: tuple[File, ...] = image.write(self._staging(level, step), self._spare(level))
+        files: tuple[File, ...] = image.write(slot.open(), slot.recycled)
         if is_last:
             self._on_stage("written")
         return files
