@@ -16,7 +16,7 @@ from run_folders import Arrays, FakeRun, Kill, Moment, cell, trained
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.checkpointing.contract import Share, Slot, Strategy, StrategyContext, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.levels import KEPT_LOCAL
 from ckptbench.checkpointing.pieces import write_pieces
 from ckptbench.checkpointing.state_files import (
@@ -173,13 +173,13 @@ class Late(Strategy):
         super().__init__(context)
         self._thread = ThreadPoolExecutor(1)
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
         staging = slot.open()
         own = save_own(staging, 0, self._training_state.rank_state())
         self.go.clear(), self.taken.clear()
         written: Future[tuple[File, ...]] = self._thread.submit(self._write, position, staging, own)
-        return Share(captured=done(None), written={slot.level: written})
+        return Shard(captured=done(None), written={slot.level: written})
 
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
@@ -217,7 +217,7 @@ def late_strategy(monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginSpec]:
             assert Late.taken.wait(300)
         return loss
 
-    def saving(self: Late, position: Position, slots: Sequence[Slot]) -> Share:
+    def saving(self: Late, position: Position, slots: Sequence[Slot]) -> Shard:
         share = begun(self, position, slots)
         waiting.append(position.step)
         return share

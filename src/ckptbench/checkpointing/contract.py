@@ -1,6 +1,6 @@
 """The contract of a strategy, which decides who writes which part of a checkpoint, and when.
 
-A strategy reads no clock, writes no trace, and neither syncs nor commits. `timed.TimedCheckpointer` wraps it and does all this
+A strategy reads no clock, writes no trace, and neither syncs nor commits. `manager.CheckpointManager` wraps it and does all this
 in the same way for each, so that all strategies are measured alike.
 """
 
@@ -75,7 +75,7 @@ class StrategyContext:
     options: Mapping[str, Option]
     """Every option of the strategy's registry entry, with its value."""
     on_stage: Callable[[str], None]
-    """Must be called with each of the registry entry's `stages` when this rank's share has reached it."""
+    """Must be called with each of the registry entry's `stages` when this rank's shard has reached it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Shard:
     """One rank's part of one version. If a background thread or process fails, a future holds its first error."""
 
     captured: Future[None]
@@ -143,12 +143,12 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         """Begin to save the state at `position`. A blocking strategy also ends the save here.
 
         `slots`: one for each level that this save goes to, the nearest first. A strategy without level options gets one, SHARED.
         Called on every rank at the same step, and never while an earlier save is unfinished. May raise any error of its
-        libraries: TimedCheckpointer turns it into a CheckpointError.
+        libraries: CheckpointManager turns it into a CheckpointError.
         """
 
     def before_update(self) -> None:  # noqa: B027 (most strategies need none)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ckptbench.checkpointing.contract import (
-    Share,
+    Shard,
     Slot,
     Strategy,
     StrategyContext,
@@ -54,7 +54,7 @@ class OneWriter(Strategy):
         """Whether this rank gives the engine something to write."""
         return self._rank == WRITING_RANK
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
@@ -64,7 +64,7 @@ class OneWriter(Strategy):
             self._has_begun = True
             captured = self._begin(staging)
         written = self._thread.submit(self._write, staging, own, captured)
-        return Share(captured=captured, written={slot.level: written})
+        return Shard(captured=captured, written={slot.level: written})
 
     def _write(self, staging: Path, own: Arrays, captured: Future[None]) -> tuple[File, ...]:
         captured.result()

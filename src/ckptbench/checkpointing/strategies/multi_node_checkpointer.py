@@ -18,7 +18,7 @@ import chainermn
 import numpy as np
 from chainer.serializers import NpzDeserializer
 
-from ckptbench.checkpointing.contract import Share, Slot, Strategy, done, written_file
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done, written_file
 from ckptbench.checkpointing.state_files import load_own, own_name, save_own
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
@@ -55,7 +55,7 @@ class MultiNodeCheckpointer(Strategy):
 
     _checkpointer: Any = None
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
         (slot,) = slots
         staging = slot.open()
@@ -69,7 +69,7 @@ class MultiNodeCheckpointer(Strategy):
         self._checkpointer.save(self._target(), position.step)
         self._on_stage("written")
         replica = written_file(staging, snapshot_name(rank, position.step), "replica", rank)
-        return Share(captured=done(None), written={slot.level: done((own, replica))})
+        return Shard(captured=done(None), written={slot.level: done((own, replica))})
 
     def _target(self) -> _Target:
         native = self._training_state.native

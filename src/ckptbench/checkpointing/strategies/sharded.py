@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Slot, Strategy, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.pieces import write_pieces
 from ckptbench.checkpointing.state_files import (
     load_shares,
@@ -25,7 +25,7 @@ from ckptbench.run.position import Position
 class Sharded(Strategy):
     """Blocks until this rank's files are written."""
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
         (slot,) = slots
         staging = slot.open()
@@ -38,7 +38,7 @@ class Sharded(Strategy):
             (block for tensor, piece in share for block in tensor.blocks(piece.bytes)),
         )
         self._on_stage("written")
-        return Share(
+        return Shard(
             captured=done(None), written={slot.level: done((own, share_file(staging, rank)))}
         )
 

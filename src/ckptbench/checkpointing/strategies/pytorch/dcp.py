@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch.distributed.checkpoint as dcp
 
-from ckptbench.checkpointing.contract import Share, Slot, Strategy, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.strategies.pytorch.dcp_files import (
     load,
     telling_the_cause,
@@ -30,7 +30,7 @@ from ckptbench.run.position import Position
 class Dcp(Strategy):
     """Blocks until the files of all ranks are written."""
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
         (slot,) = slots
         staging = slot.open()
@@ -44,7 +44,7 @@ class Dcp(Strategy):
             )
         self._on_stage("written")
         files = (own, *written_files(staging, rank))
-        return Share(captured=done(None), written={slot.level: done(files)})
+        return Shard(captured=done(None), written={slot.level: done(files)})
 
     def load(self, version: Version, folder: Path) -> None:
         load(version, folder, self._training_state, self._world.rank)

@@ -29,7 +29,7 @@ from torch.distributed.checkpoint import _async_process_executor as engine
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from ckptbench.checkpointing.contract import Share, Slot, Strategy, StrategyContext, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.checkpointing.strategies.pytorch.state import OwnGroup, save_rest, state_of
 from ckptbench.checkpointing.strategies.pytorch.writing_process import (
@@ -62,7 +62,7 @@ class DcpAsync(Strategy):
             make_room_for_sockets()
             atexit.register(end_process)  # after an error nobody closes a strategy
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
@@ -88,7 +88,7 @@ class DcpAsync(Strategy):
         self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
         uploaded.add_done_callback(partial(self._finish, written, staging, own))
-        return Share(captured=done(None), written={slot.level: written})
+        return Shard(captured=done(None), written={slot.level: written})
 
     def _make_stager(self) -> DefaultStager:
         """On a CPU a copy in a thread would only be a detour, so that only the negative control has one."""

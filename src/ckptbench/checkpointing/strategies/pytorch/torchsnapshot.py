@@ -32,7 +32,7 @@ from torchsnapshot.snapshot import PendingSnapshot
 from torchsnapshot.storage_plugins.fs import FSStoragePlugin
 
 from ckptbench.checkpointing.contract import (
-    Share,
+    Shard,
     Slot,
     Strategy,
     StrategyContext,
@@ -64,7 +64,7 @@ class TorchSnapshot(Strategy):
         super().__init__(context)
         self._group = OwnGroup(self._world.world_size)
 
-    def save(self, position: Position, slots: Sequence[Slot]) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
@@ -75,7 +75,7 @@ class TorchSnapshot(Strategy):
         self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
         threading.Thread(target=self._finish, args=(written, staging, own, pending)).start()
-        return Share(captured=done(None), written={slot.level: written})
+        return Shard(captured=done(None), written={slot.level: written})
 
     def _app_state(self) -> dict[str, StateDict]:
         state = state_of(self._training_state.native, self._world.rank)
