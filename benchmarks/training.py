@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.checkpointing.levels import Levels
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.frameworks.contract import AdamW, Optimizer, Sgd, TrainSpec
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.inputs.datasets.dataset import Inputs
@@ -98,7 +98,7 @@ class Training:
             self.framework.step(*self._batch)
 
 
-class Saver(TimedCheckpointer):
+class Saver(CheckpointManager):
     """A strategy as a run calls it, with the framework's default format and a store of its own."""
 
     def __init__(

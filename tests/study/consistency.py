@@ -16,7 +16,7 @@ from scenario import Scenario, open_strategy
 from scenarios import main
 
 from ckptbench.checkpointing import staging_buffer as images
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import Arrays, Framework, Tensor
@@ -111,7 +111,7 @@ def _in(group: str, found: Arrays) -> Arrays:
     return {f"{group}/{name}": array for name, array in found.items()}
 
 
-def _open(scenario: Scenario, name: str, format: str, folder: Path) -> TimedCheckpointer:
+def _open(scenario: Scenario, name: str, format: str, folder: Path) -> CheckpointManager:
     return open_strategy(
         PluginSpec(name),
         scenario.framework,
@@ -121,7 +121,7 @@ def _open(scenario: Scenario, name: str, format: str, folder: Path) -> TimedChec
     )
 
 
-def _torn(scenario: Scenario, dawdling: Dawdling, strategy: TimedCheckpointer) -> Arrays:
+def _torn(scenario: Scenario, dawdling: Dawdling, strategy: CheckpointManager) -> Arrays:
     """The names by step, as the training loop saves and compares."""
     framework, world = scenario.framework, scenario.world
     size = 8 * world.world_size

@@ -17,7 +17,7 @@ import numpy as np
 from scenario import Scenario, open_strategy
 from scenarios import main
 
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import read_version, version_name
 from ckptbench.common.errors import CheckpointError
@@ -85,7 +85,7 @@ def _in(group: str, found: Arrays) -> Arrays:
     return {f"{group}/{name}": array for name, array in found.items()}
 
 
-def _open(scenario: Scenario, folder: Path, spec: PluginSpec) -> TimedCheckpointer:
+def _open(scenario: Scenario, folder: Path, spec: PluginSpec) -> CheckpointManager:
     return open_strategy(
         spec,
         scenario.framework,
@@ -95,7 +95,7 @@ def _open(scenario: Scenario, folder: Path, spec: PluginSpec) -> TimedCheckpoint
     )
 
 
-def _saved_and_loaded(scenario: Scenario, strategy: TimedCheckpointer, folder: Path) -> Arrays:
+def _saved_and_loaded(scenario: Scenario, strategy: CheckpointManager, folder: Path) -> Arrays:
     """Two saves, as the second one has the memory of the first. Training goes on while each is written."""
     size = 8 * scenario.world.world_size
     scenario.build()
@@ -139,7 +139,7 @@ def _when_the_process_dies(scenario: Scenario, folder: Path, name: str) -> str:
     return said
 
 
-def _process_of(strategy: TimedCheckpointer) -> Any:
+def _process_of(strategy: CheckpointManager) -> Any:
     """The process that writes for this rank, None where another rank has it.
 
     Of `dcp_async` it is the one that the strategies of WAYS have started, as a rank has one for all.
@@ -154,7 +154,7 @@ def _process_of(strategy: TimedCheckpointer) -> Any:
     return _async_process_executor._CHECKPOINT_PROCESS._save_process
 
 
-def _close_engine(strategy: TimedCheckpointer) -> None:
+def _close_engine(strategy: CheckpointManager) -> None:
     """After a save that has failed, where a run would end. A rank has one process of `dcp_async` for all its strategies."""
     if hasattr(strategy._strategy, "_engine"):
         strategy._strategy.close()

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from ckptbench.checkpointing.levels import Levels
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd, TrainSpec
 from ckptbench.inputs.datasets.dataset import Inputs
@@ -129,9 +129,9 @@ def open_strategy(
     *,
     format: str,
     store: CheckpointStore,
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     """A strategy as the training loop opens it. Its trace lies beside the store's folder."""
-    return TimedCheckpointer(
+    return CheckpointManager(
         spec,
         training_state=framework,
         barrier=framework.barrier,

@@ -17,7 +17,7 @@ import malice
 import numpy as np
 from scenario import BY, Scenario, open_strategy, strategies_of
 
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import open_version, read_version, version_name
 from ckptbench.common.errors import CheckpointError
@@ -133,7 +133,7 @@ def save(
 
     Under `saved/`: model and optimizer as they were then. `left`: threads and processes that the strategies have left.
     """
-    strategies: dict[str, TimedCheckpointer] = {}
+    strategies: dict[str, CheckpointManager] = {}
     before: set[str] = set()
 
     def open_all(joined: Framework) -> None:
@@ -222,7 +222,7 @@ def _hook(joined: Framework) -> None:
 
 def _open(
     strategy: str, framework: Framework, world: RankContext, folder: Path
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     return open_strategy(
         PluginSpec(strategy),
         framework,

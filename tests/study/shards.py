@@ -8,7 +8,7 @@ import numpy as np
 from scenario import open_strategy, strategies_of, varied_weights
 from scenarios import main
 
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import read_version, version_name
 from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Optimizer, Sgd, TrainSpec
@@ -94,7 +94,7 @@ def _train(framework: Framework, world: RankContext, optimizer: Optimizer, steps
 
 def _open(
     name: str, framework: str, joined: Framework, world: RankContext, folder: Path
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     return open_strategy(
         PluginSpec(name),
         joined,

@@ -14,7 +14,7 @@ from strategies import IDENTITY
 from test_native import built
 
 from ckptbench.checkpointing.levels import KEPT_SPREAD, Levels
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.matrix.levels import MEMORY, SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
@@ -110,8 +110,8 @@ class Nodes:
         framework.meeting = self.meeting  # type: ignore[attr-defined]
         return framework  # type: ignore[return-value]
 
-    def _open(self, rank: int, spec: PluginSpec, attempt: int) -> TimedCheckpointer:
-        timed = TimedCheckpointer(
+    def _open(self, rank: int, spec: PluginSpec, attempt: int) -> CheckpointManager:
+        timed = CheckpointManager(
             spec,
             training_state=self.frameworks[rank],
             barrier=self.frameworks[rank].barrier,

@@ -8,7 +8,7 @@ from pathlib import Path
 from numpy_framework import ALONE
 
 from ckptbench.checkpointing.levels import Levels
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.levels import SHARED
@@ -43,10 +43,10 @@ def timed(
     spec: PluginSpec = NATIVE,
     on_stage: Callable[[str], None] = lambda stage: None,
     trace: Path | None = None,
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     """The strategy of one rank; `trace` takes its events, by default a file beside the store."""
     store.folder.parent.mkdir(parents=True, exist_ok=True)
-    return TimedCheckpointer(
+    return CheckpointManager(
         spec,
         training_state=training_state,
         barrier=training_state.barrier,

@@ -23,8 +23,8 @@ from strategies import timed
 from test_native import FIRST, SECOND, built, newest, same
 
 from ckptbench.checkpointing import manager as timing
-from ckptbench.checkpointing import staging_buffer as images
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing import staging_buffer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, share_name
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
@@ -45,21 +45,21 @@ PATIENCE_S = 300
 @pytest.fixture(autouse=True, params=["native", "numpy"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the state is copied."""
-    assert images.is_native(), "the native copy is not compiled: run `make environment`"
-    monkeypatch.setattr(images, "is_native", lambda: request.param == "native")
+    assert staging_buffer.is_native(), "the native copy is not compiled: run `make environment`"
+    monkeypatch.setattr(staging_buffer, "is_native", lambda: request.param == "native")
     return str(request.param)
 
 
 @pytest.fixture
 def memories(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the memories that a test makes for saves, in bytes."""
-    make, found = images.kept_memory, []
+    make, found = staging_buffer.kept_memory, []
 
     def kept_memory(nbytes: int) -> NDArray[np.uint8]:
         found.append(nbytes)
         return make(nbytes)
 
-    monkeypatch.setattr(images, "kept_memory", kept_memory)
+    monkeypatch.setattr(staging_buffer, "kept_memory", kept_memory)
     return found
 
 
@@ -69,7 +69,7 @@ def strategy(
     framework: NumpyFramework,
     world: RankContext = ALONE,
     on_stage: Callable[[str], None] = lambda stage: None,
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     store = CheckpointStore(folder, keep=2)
     opened = timed(
         store, framework, world, format=FORMAT, spec=PluginSpec(engine), on_stage=on_stage
@@ -78,7 +78,7 @@ def strategy(
     return opened
 
 
-def update(framework: NumpyFramework, saving: TimedCheckpointer, value: float) -> None:
+def update(framework: NumpyFramework, saving: CheckpointManager, value: float) -> None:
     """Change all parameters and slots, as a step does."""
     if saving.hook is not None:
         saving.hook()
@@ -86,7 +86,7 @@ def update(framework: NumpyFramework, saving: TimedCheckpointer, value: float) -
         array[...] = value
 
 
-def reader(folder: Path, framework: NumpyFramework) -> TimedCheckpointer:
+def reader(folder: Path, framework: NumpyFramework) -> CheckpointManager:
     return timed(
         CheckpointStore(folder, keep=2), framework, format=FORMAT, spec=PluginSpec("deepfreeze")
     )
@@ -112,14 +112,14 @@ def test_the_version_is_the_state_of_its_step_though_training_went_on(
 def test_a_native_copy_is_made_by_the_thread_that_trains(tmp_path: Path, engine: str) -> None:
     framework = built()
     saving = strategy(engine, tmp_path / "store", framework)
-    threads, image = [], saving._strategy._image  # type: ignore[attr-defined]
-    capture = image.capture
+    threads, buffer = [], saving._strategy._buffer  # type: ignore[attr-defined]
+    capture = buffer.capture
 
     def captured() -> None:
         threads.append(threading.current_thread())
         capture()
 
-    image.capture = captured
+    buffer.capture = captured
     saving.save(FIRST)
     saving.close()
     assert threads == [threading.main_thread()]
@@ -130,14 +130,14 @@ def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) 
     """The capture goes on only when the update waits for it."""
     waiting, framework, then = threading.Event(), built(), built()
     saving = strategy("deepfreeze", tmp_path / "store", framework)
-    image = saving._strategy._image  # type: ignore[attr-defined]
-    capture = image.capture
+    buffer = saving._strategy._buffer  # type: ignore[attr-defined]
+    capture = buffer.capture
 
     def captured_late() -> None:
         assert waiting.wait(PATIENCE_S)
         capture()
 
-    image.capture = captured_late
+    buffer.capture = captured_late
     saving.save(FIRST)
     threading.Timer(0.05, waiting.set).start()
     update(framework, saving, 1)
@@ -161,8 +161,8 @@ def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
     def lost(part: object) -> None:
         raise MemoryError("the device is gone")
 
-    image = saving._strategy._image  # type: ignore[attr-defined]
-    image._training_state.await_copies = lambda: lost(None)
+    buffer = saving._strategy._buffer  # type: ignore[attr-defined]
+    buffer._training_state.await_copies = lambda: lost(None)
     saving.save(SECOND)
     with pytest.raises(CheckpointError, match=r"step 2 cannot be written .*the device is gone"):
         saving.settle()
@@ -178,14 +178,14 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
     saving.settle()
     update(framework, saving, 1)
     update(then, saving, 1)
-    image = saving._strategy._image  # type: ignore[attr-defined]
-    capture = image.capture
+    buffer = saving._strategy._buffer  # type: ignore[attr-defined]
+    capture = buffer.capture
 
     def captured_late() -> None:
         time.sleep(0.3)  # a file that does not wait is written by now
         capture()
 
-    image.capture = captured_late
+    buffer.capture = captured_late
     saving.save(SECOND)
     saving.close()
     other = built(seed=3)
@@ -275,22 +275,22 @@ class Counting(Bound):
 def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -> None:
     framework = bound()
     framework.__class__ = Counting
-    image = images.Image(framework, rank=0, world_size=1)
-    assert image.is_quick == (way == "native")
-    image.begin(framework.rank_state())
-    image.capture()
-    _, share = image.write(tmp_path, tmp_path / "no spare")
+    buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
+    assert buffer.copies_in_place == (way == "native")
+    buffer.begin(framework.rank_state())
+    buffer.capture()
+    _, share = buffer.write(tmp_path, tmp_path / "none")
     assert (tmp_path / share.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
 
 
 def test_a_copy_in_the_background_looks_up_no_tensor(way: str) -> None:
     """A forward pass may have put others in their places by then, as FSDP2 does."""
     framework = bound()
-    image = images.Image(framework, rank=0, world_size=1)
-    image.begin(framework.rank_state())
+    buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
+    buffer.begin(framework.rank_state())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(framework, "state", lambda: pytest.fail(f"looked up beside training ({way})"))
-        image.capture()
+        buffer.capture()
 
 
 @ENGINES
@@ -337,12 +337,12 @@ def test_one_that_is_left_without_an_end_lets_go_of_thread_and_memory(
     saving = strategy(engine, tmp_path / "store", built())
     saving.save(FIRST)
     saving.settle()
-    thread, image = saving._worker, weakref.ref(saving._strategy._image)  # type: ignore[attr-defined]
+    thread, buffer = saving._worker, weakref.ref(saving._strategy._buffer)  # type: ignore[attr-defined]
     del saving
     gc.collect()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
-    assert image() is None
+    assert buffer() is None
 
 
 @ENGINES
@@ -422,7 +422,7 @@ def test_a_state_with_other_tensors_is_refused_and_never_committed(
     assert newest(tmp_path / "store").position == FIRST
 
 
-def save_and_settle(saving: TimedCheckpointer) -> None:
+def save_and_settle(saving: CheckpointManager) -> None:
     saving.save(SECOND)
     if saving.hook is not None:
         saving.hook()  # the step ends as ever: the error is that of the save

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from run_folders import Arrays, FakeRun, Kill, Moment, cell, trained
 
 from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.levels import KEPT_LOCAL
 from ckptbench.checkpointing.pieces import write_pieces
 from ckptbench.checkpointing.state_files import (
@@ -29,7 +29,6 @@ from ckptbench.checkpointing.state_files import (
 )
 from ckptbench.checkpointing.version import Version
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, StrategyEntry
 from ckptbench.run.events import Digest, File, Pause, Save
@@ -174,12 +173,13 @@ class Late(Strategy):
         super().__init__(context)
         self._thread = ThreadPoolExecutor(1)
 
-    def save(self, position: Position) -> Share:
-        staging = self._staging(SHARED, position.step)
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        staging = slot.open()
         own = save_own(staging, 0, self._training_state.rank_state())
         self.go.clear(), self.taken.clear()
         written: Future[tuple[File, ...]] = self._thread.submit(self._write, position, staging, own)
-        return Share(captured=done(None), written={SHARED: written})
+        return Shard(captured=done(None), written={slot.level: written})
 
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
@@ -217,8 +217,8 @@ def late_strategy(monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginSpec]:
             assert Late.taken.wait(300)
         return loss
 
-    def saving(self: Late, position: Position) -> Share:
-        share = begun(self, position)
+    def saving(self: Late, position: Position, slots: Sequence[Slot]) -> Shard:
+        share = begun(self, position, slots)
         waiting.append(position.step)
         return share
 

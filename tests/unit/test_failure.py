@@ -43,17 +43,17 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
     spec = deepfreeze(memory=1, node=1, shared=1)
     trace = tmp_path / "trace.jsonl"
     timed = opened(spec, levels, framework, trace)
-    image = timed._strategy._image  # type: ignore[attr-defined]
-    write = image.write
+    buffer = timed._strategy._buffer  # type: ignore[attr-defined]
+    write = buffer.write
 
-    def fails(staging: Path, spare: Path) -> object:
+    def fails(staging: Path, recycled: Path) -> object:
         if staging.parent == tmp_path / level:
             raise CheckpointError(
                 f"{staging / share_name(0)} cannot be written in the background: OSError: {full(errno.ENOSPC)}"
             )
-        return write(staging, spare)
+        return write(staging, recycled)
 
-    image.write = fails
+    buffer.write = fails
     save(timed, framework, 1)
     with pytest.raises(CheckpointError) as caught:
         timed.settle()

@@ -17,7 +17,7 @@ from test_native import built, same
 
 from ckptbench.checkpointing import preflight
 from ckptbench.checkpointing.levels import Levels, open_levels
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
@@ -46,8 +46,8 @@ def opened(
     trace: Path,
     *,
     interval_steps: int = 1,
-) -> TimedCheckpointer:
-    timed = TimedCheckpointer(
+) -> CheckpointManager:
+    timed = CheckpointManager(
         spec,
         training_state=framework,
         barrier=framework.barrier,
@@ -64,7 +64,7 @@ def opened(
 
 
 def save(
-    timed: TimedCheckpointer, framework: NumpyFramework, step: int, *, everywhere: bool = False
+    timed: CheckpointManager, framework: NumpyFramework, step: int, *, everywhere: bool = False
 ) -> None:
     """A step that sets the momenta to its number, and its checkpoint."""
     assert timed.hook is not None
@@ -227,15 +227,15 @@ def interrupted(
     plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, *, steps: int
 ) -> None:
     """As `interrupt`, and then wait for the last save, which the death of a process would end."""
-    strategies: list[TimedCheckpointer] = []
-    ready = TimedCheckpointer.ready
+    strategies: list[CheckpointManager] = []
+    ready = CheckpointManager.ready
 
-    def readied(self: TimedCheckpointer) -> None:
+    def readied(self: CheckpointManager) -> None:
         strategies.append(self)
         ready(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TimedCheckpointer, "ready", readied)
+        patch.setattr(CheckpointManager, "ready", readied)
         interrupt(plan, execution, monkeypatch, steps=steps)
     for strategy in strategies:
         strategy.close()

@@ -17,7 +17,7 @@ from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 
 from ckptbench.checkpointing import store as store_module
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version, open_version
 from ckptbench.common.errors import CheckpointError, LaunchError
@@ -42,7 +42,7 @@ def built(kind: type[NumpyFramework] = NumpyFramework, *, seed: int = 1) -> Nump
 
 def strategy(
     folder: Path, framework: NumpyFramework, world: RankContext = ALONE
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     return timed(CheckpointStore(folder, keep=2), framework, world, trace=traces(folder, world))
 
 

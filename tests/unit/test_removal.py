@@ -85,10 +85,10 @@ def test_a_version_that_cannot_become_the_spare_one_is_removed(tmp_path: Path, b
     busy.hold(write(store, 1).folder)
     for step in (2, 3, 4):
         write(store, step)
-        store.retain(spare=True)
+        store.retain(recycle=True)
         assert store.steps() == [step]
-    assert names(tmp_path) == ["version-00000004", "version-spare.partial"]
-    assert names(store.spare) == [".nfs0001"], "that could not go"
+    assert names(tmp_path) == ["version-00000004", "version-recycled.partial"]
+    assert names(store.recycled) == [".nfs0001"], "that could not go"
 
 
 def test_a_step_that_is_written_again_takes_the_place_of_one_that_cannot_be_removed(

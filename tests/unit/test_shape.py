@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 
-from ckptbench.checkpointing.shares import gather_shares
+from ckptbench.checkpointing.done_markers import gather_marked
 from ckptbench.checkpointing.version import read_version
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import is_inside
@@ -97,7 +97,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "run/manifest.json": Attempt.read,
     "run/seal.json": lambda path: verify_seal(path.parent),
     "version-00000001/manifest.json": lambda path: read_version(path.parent),
-    "staging/share-1.note": lambda path: gather_shares(path.parent, [1], are_written=True),
+    "staging/share-1.note": lambda path: gather_marked(path.parent, [1], are_written=True),
     "dataset/dataset.json": lambda path: Dataset.open(path.parent),
     "study.json": StudyRecord.read,
     "run/trace-0.jsonl": lambda path: [*whole_events(path)],

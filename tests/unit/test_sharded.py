@@ -11,7 +11,7 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 from strategies import timed
 
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.pieces import Layout, Piece, pieces_in, write_pieces
 from ckptbench.checkpointing.state_files import (
     FORMAT,
@@ -71,7 +71,7 @@ def built(rank: int, *, classes: int = 3) -> Normed:
 
 def strategy(
     folder: Path, framework: NumpyFramework, where: RankContext, spec: PluginSpec = SHARDED
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     trace = folder.with_name(f"trace-{where.world_size}-{where.rank}.jsonl")
     store = CheckpointStore(folder, keep=2)
     return timed(store, framework, where, format=FORMAT, spec=spec, trace=trace)

@@ -14,7 +14,7 @@ from test_native import FIRST, SECOND, newest, same
 from test_sharded import world
 
 from ckptbench.checkpointing import staging_buffer as images
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT, own_share
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.elements import copy_elements, put_elements
@@ -68,7 +68,7 @@ def built(seed: int = 1) -> ChannelsLast:
     return framework
 
 
-def strategy(engine: str, folder: Path, framework: NumpyFramework) -> TimedCheckpointer:
+def strategy(engine: str, folder: Path, framework: NumpyFramework) -> CheckpointManager:
     store = CheckpointStore(folder, keep=2)
     opened = timed(store, framework, format=FORMAT, spec=PluginSpec(engine))
     opened.ready()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from numpy_framework import ALONE, NumpyFramework, linear
 from stored_versions import Busy
 from strategies import timed
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.strategies.native import Native
 from ckptbench.checkpointing.version import Version
@@ -47,14 +47,14 @@ class Behind(Strategy):
         self._native = Native(context)
         self._captured: Future[None] = Future()
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         captured: Future[None] = Future()
         written: Future[tuple[File, ...]] = Future()
         self._captured = captured
 
         def go() -> None:
             self.capture.wait(300)
-            share = self._native.save(position)
+            share = self._native.save(position, slots)
             captured.set_result(None)
             self.write.wait(300)
             if self.failure is not None:
@@ -63,7 +63,7 @@ class Behind(Strategy):
                 written.set_result(share.written[SHARED].result())
 
         threading.Thread(target=go, daemon=True).start()
-        return Share(captured, {SHARED: written})
+        return Shard(captured, {SHARED: written})
 
     def before_update(self) -> None:
         self._captured.result()
@@ -105,7 +105,7 @@ def trace(tmp_path: Path) -> Path:
 
 def opened(
     store: CheckpointStore, trace: Path, framework: NumpyFramework | None = None
-) -> TimedCheckpointer:
+) -> CheckpointManager:
     return timed(store, framework or built(), spec=BEHIND, trace=trace)
 
 
@@ -238,9 +238,9 @@ class HeldStore(CheckpointStore):
         super().__init__(folder, keep=keep)
         self.go = threading.Event()
 
-    def retain(self, *, spare: bool = False) -> None:
+    def retain(self, *, recycle: bool = False) -> None:
         assert self.go.wait(60)
-        super().retain(spare=spare)
+        super().retain(recycle=recycle)
 
 
 @pytest.fixture
@@ -252,13 +252,13 @@ def held(tmp_path: Path) -> Iterator[HeldStore]:
 
 def release_when_awaited(monkeypatch: pytest.MonkeyPatch, store: HeldStore) -> None:
     """Let the removal go only when the next save, or the end, has begun to wait for it."""
-    awaits = TimedCheckpointer._raise_failure
+    awaits = CheckpointManager._raise_failure
 
-    def await_it(self: TimedCheckpointer, pending: Any) -> None:
+    def await_it(self: CheckpointManager, pending: Any) -> None:
         store.go.set()
         awaits(self, pending)
 
-    monkeypatch.setattr(TimedCheckpointer, "_raise_failure", await_it)
+    monkeypatch.setattr(CheckpointManager, "_raise_failure", await_it)
 
 
 def steps(store: CheckpointStore) -> list[int]:

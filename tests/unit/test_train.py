@@ -14,8 +14,8 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, Unasked, linear
 from strategies import timed
 
-from ckptbench.checkpointing import shares
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing import done_markers
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.clock import boot_id, clock
 from ckptbench.common.errors import CheckpointError, CkptbenchError, LaunchError
@@ -259,7 +259,7 @@ def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
     make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where each node has a disk of its own: the other rank's file is on the other node's."""
-    monkeypatch.setattr(shares, "VISIBLE_SECONDS", 0.05)
+    monkeypatch.setattr(done_markers, "VISIBLE_SECONDS", 0.05)
     plan = make_plan("e1")
     framework = NumpyFramework.join(ALONE, seed=1, deterministic=False)
     network = linear((4, 4, 1), 3)
@@ -408,14 +408,14 @@ def test_without_a_version_there_is_none_to_go_back_to(
 def test_an_epoch_is_recorded_though_its_last_save_has_failed(
     make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, save, calls = make_plan("e1"), TimedCheckpointer.save, iter(range(1000))
+    plan, save, calls = make_plan("e1"), CheckpointManager.save, iter(range(1000))
 
-    def failing(self: TimedCheckpointer, position: Position, **options: Any) -> None:
+    def failing(self: CheckpointManager, position: Position, **options: Any) -> None:
         if next(calls) == 0:
             raise OSError("connection reset by peer")
         save(self, position, **options)
 
-    monkeypatch.setattr(TimedCheckpointer, "save", failing)
+    monkeypatch.setattr(CheckpointManager, "save", failing)
     run(plan)
     (regroup,) = events(plan.run_folder, "regroup")
     assert regroup["step"] == 4

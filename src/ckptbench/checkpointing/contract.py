@@ -1,6 +1,6 @@
 """The contract of a strategy, which decides who writes which part of a checkpoint, and when.
 
-A strategy reads no clock, writes no trace, and neither syncs nor commits. `timed.TimedCheckpointer` wraps it and does all this
+A strategy reads no clock, writes no trace, and neither syncs nor commits. `manager.CheckpointManager` wraps it and does all this
 in the same way for each, so that all strategies are measured alike.
 """
 
@@ -74,19 +74,33 @@ class StrategyContext:
     """The format of the run's cell: one of `training_state.formats`, or of those that the strategy's registry entry names."""
     options: Mapping[str, Option]
     """Every option of the strategy's registry entry, with its value."""
-    levels: Callable[[], Sequence[str]]
-    """`levels()`: the levels of the current save, nearest first. SHARED alone if the strategy has no level options."""
-    staging: Callable[[str, int], Path]
-    """`staging(level, step)` returns the existing folder for the files of this step's version at this level."""
-    spare: Callable[[str], Path]
-    """`spare(level)` is the folder in which files of a removed version may lie. A rank may move its own from there into
-    its staging folder and write over them. Only of use where the registry entry says `recycles`."""
     on_stage: Callable[[str], None]
-    """Must be called with each of the registry entry's `stages` when this rank's share has reached it."""
+    """Must be called with each of the registry entry's `stages` when this rank's shard has reached it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Slot:
+    """Where the files of one save go at one level."""
+
+    step: int
+    level: str
+    folder: Path
+    """The partial folder, which may not be there yet: see `open`."""
+    recycled: Path
+    """The folder in which files of a removed version may lie. A rank may move its own from there into `folder` and write
+    over them. Only of use where the registry entry says `recycles`."""
+
+    def open(self) -> Path:
+        """Make the folder where it is missing, and return it.
+
+        The first rank that asks creates it. A strategy that writes in the background asks there: training need not wait.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
     """One rank's part of one version. If a background thread or process fails, a future holds its first error."""
 
     captured: Future[None]
@@ -120,9 +134,6 @@ class Strategy(ABC):
         self._world = context.world
         self._format = context.format
         self._options = context.options
-        self._levels = context.levels
-        self._staging = context.staging
-        self._spare = context.spare
         self._on_stage = context.on_stage
 
     def ready(self) -> None:  # noqa: B027 (most strategies need nothing)
@@ -132,11 +143,12 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         """Begin to save the state at `position`. A blocking strategy also ends the save here.
 
+        `slots`: one for each level that this save goes to, the nearest first. A strategy without level options gets one, SHARED.
         Called on every rank at the same step, and never while an earlier save is unfinished. May raise any error of its
-        libraries: TimedCheckpointer turns it into a CheckpointError.
+        libraries: CheckpointManager turns it into a CheckpointError.
         """
 
     def before_update(self) -> None:  # noqa: B027 (most strategies need none)

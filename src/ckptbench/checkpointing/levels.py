@@ -23,7 +23,7 @@ KEPT_LOCAL = 1
 """Versions kept at every level but the shared one. They serve restarts alone, and memory is dear."""
 KEPT_SPREAD = 2
 """Local versions kept if ranks are on several nodes. Nodes commit separately, so one may be a version ahead: with two
-kept, a common step always remains. None can be further ahead, as the ranks meet before each save (`strategies.timed`)."""
+kept, a common step always remains. None can be further ahead, as the ranks meet before each save (`manager`)."""
 
 
 class Levels:

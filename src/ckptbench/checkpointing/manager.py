@@ -28,9 +28,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, Self
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, TrainingState
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, TrainingState
+from ckptbench.checkpointing.done_markers import gather_marked, mark_written
 from ckptbench.checkpointing.levels import Levels, failed_save
-from ckptbench.checkpointing.shares import gather_shares, note_share
 from ckptbench.checkpointing.strategies.shard_assembly import newest_of_all_nodes
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.clock import clock
@@ -54,7 +54,7 @@ class PendingSave:
     """A save in progress. Each time is taken by the thread that finished that part."""
 
     position: Position
-    share: Share
+    shard: Shard
     captured_ns: Future[int]
     written_ns: Mapping[str, Future[int]]
     """By level."""
@@ -65,11 +65,11 @@ class PendingSave:
     """Done when old versions are removed as far as they can be, or need not be."""
 
     @classmethod
-    def begin(cls, position: Position, share: Share) -> Self:
+    def begin(cls, position: Position, shard: Shard) -> Self:
         # A future that is done by now gets its time here, so the capture is asked first.
-        captured_ns = _ended(share.captured)
-        written_ns = {level: _ended(written) for level, written in share.written.items()}
-        return cls(position, share, captured_ns, written_ns)
+        captured_ns = _ended(shard.captured)
+        written_ns = {level: _ended(written) for level, written in shard.written.items()}
+        return cls(position, shard, captured_ns, written_ns)
 
 
 def _ended(future: Future[Any]) -> Future[int]:
@@ -84,7 +84,7 @@ def _alone(name: str, value: Any) -> Sequence[Any]:
     return [value]
 
 
-class TimedCheckpointer:
+class CheckpointManager:
     """One rank's strategy with its measurement. Every rank calls it at the same step."""
 
     def __init__(
@@ -125,8 +125,8 @@ class TimedCheckpointer:
         self._local_spread = world.is_spread and bool(levels.local)
         self._every_nth = levels_of(spec)
         self._interval_steps = interval_steps
-        self._current_levels: tuple[str, ...] = ()
-        """The levels of the save that has begun last, the nearest first."""
+        self._slots: tuple[Slot, ...] = ()
+        """Those of the save that has begun last, the nearest first."""
         self._recorder = recorder
         self._footprints = Footprints(recorder)
         self._on_stage = on_stage
@@ -145,9 +145,6 @@ class TimedCheckpointer:
             world=world,
             format=format,
             options=spec.chosen(entry.options),
-            levels=lambda: self._current_levels,
-            staging=lambda level, step: levels.stores[level].staging(step),
-            spare=lambda level: levels.stores[level].spare,
             on_stage=on_stage,
         )
         self._strategy: Strategy = load(entry.location)(context)
@@ -180,8 +177,8 @@ class TimedCheckpointer:
         library raised. Raises LaunchError if another rank died during the save.
         """
         self._wait("save")
-        self._current_levels = self._levels_of(position.step, everywhere=everywhere)
         start_ns = clock()
+        self._slots = self._slots_of(position.step, everywhere=everywhere)
         pending = self._pending = self._begin(position)
         end_ns = clock()
         self._recorder.write(
@@ -191,13 +188,19 @@ class TimedCheckpointer:
             self._record_parts(pending, pending.finished.result())
             self._retain(pending)
 
-    def _levels_of(self, step: int, *, everywhere: bool) -> tuple[str, ...]:
-        """The levels whose turn it is. Only the step decides, so that all attempts at a run agree.
+    def _slots_of(self, step: int, *, everywhere: bool) -> tuple[Slot, ...]:
+        """Those of the levels whose turn it is. Only the step decides, so that all attempts at a run agree.
 
         A save that is not due, as where the run is told to stop, counts with the due one before.
         """
         number = step // self._interval_steps if self._interval_steps else step
-        return tuple(level for level, n in self._every_nth.items() if everywhere or number % n == 0)
+        return tuple(
+            Slot(
+                step, level, self._stores[level].partial_folder(step), self._stores[level].recycled
+            )
+            for level, n in self._every_nth.items()
+            if everywhere or number % n == 0
+        )
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
@@ -249,9 +252,9 @@ class TimedCheckpointer:
         """Begin the save. For a blocking strategy also finish it."""
         with self._recording_failure(position):
             self._tell_begin(position)
-            pending = PendingSave.begin(position, self._strategy.save(position))
+            pending = PendingSave.begin(position, self._strategy.save(position, self._slots))
             if self.hook is None:
-                pending.share.captured.result()
+                pending.shard.captured.result()
         if self._blocking:
             when = f"in the checkpoint of step {position.step}"
             pending.finished.set_result(
@@ -264,7 +267,7 @@ class TimedCheckpointer:
     def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:
         """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
-        for level, written in pending.share.written.items():
+        for level, written in pending.shard.written.items():
             with self._recording_failure(pending.position, level):
                 finished.append(self._finish_level(level, pending.position, written.result(), meet))
         return [durable for durable in finished if durable is not None]
@@ -286,12 +289,12 @@ class TimedCheckpointer:
             for file in files:
                 # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.
                 fsync(staging / file.name)
-            note_share(staging, self._world.rank, files)
+            mark_written(staging, self._world.rank, files)
             meet()  # wait until all shares are written
             meet()  # wait until the version is committed
             return None
         meet()
-        shares = gather_shares(staging, self._writers_of(level)[1:], are_written=self._blocking)
+        shares = gather_marked(staging, self._writers_of(level)[1:], are_written=self._blocking)
         durable = self._commit(level, staging, position, [*files, *shares])
         meet()
         return durable
@@ -320,7 +323,7 @@ class TimedCheckpointer:
         )
 
     def _finish_behind(self, pending: PendingSave) -> None:
-        step, last = pending.position.step, [*pending.share.written.values()][-1]
+        step, last = pending.position.step, [*pending.shard.written.values()][-1]
         looked = self._footprints.look_after(last, "written", step)
         try:
             with self._recording_failure(pending.position):
@@ -338,7 +341,7 @@ class TimedCheckpointer:
 
     def _retain(self, pending: PendingSave) -> None:
         """Remove old versions behind training, if there are any and this rank commits. Call it when the save is finished."""
-        own = [level for level in pending.share.written if self._commits(level)]
+        own = [level for level in pending.shard.written if self._commits(level)]
         if any(self._stores[level].surplus() for level in own):
             self._behind.put(partial(self._retain_behind, pending, own))
         else:
@@ -349,7 +352,7 @@ class TimedCheckpointer:
             self._on_stage(REMOVING)
             start_ns = clock()
             for level in levels:
-                self._stores[level].retain(spare=self._recycles)
+                self._stores[level].retain(recycle=self._recycles)
             end_ns = clock()
             self._recorder.write(
                 Retained(step=pending.position.step, start_ns=start_ns, end_ns=end_ns)
@@ -362,7 +365,7 @@ class TimedCheckpointer:
     def _record_parts(self, pending: PendingSave, durable: list[Durable]) -> None:
         step = pending.position.step
         self._recorder.write(Captured(step=step, at_ns=pending.captured_ns.result()))
-        for level, written in pending.share.written.items():
+        for level, written in pending.shard.written.items():
             at_ns = pending.written_ns[level].result()
             files = list(written.result())
             self._recorder.write(Written(step=step, level=level, at_ns=at_ns, files=files))
@@ -394,7 +397,7 @@ class TimedCheckpointer:
 
     def _before_update(self) -> None:
         pending = self._pending
-        if pending is None or pending.share.captured.done():
+        if pending is None or pending.shard.captured.done():
             return
         start_ns = clock()
         self._strategy.before_update()
@@ -426,7 +429,8 @@ class TimedCheckpointer:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             self._recorder.write(SaveFailed(step=position.step, at_ns=clock(), error=said))
-            folders = {each: self._stores[each].folder for each in self._current_levels}
+            levels = [slot.level for slot in self._slots]
+            folders = {each: self._stores[each].folder for each in levels}
             raise failed_save(position.step, error, level, folders) from error
 
 

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done, written_file
+from ckptbench.checkpointing.contract import (
+    Shard,
+    Slot,
+    Strategy,
+    StrategyContext,
+    done,
+    written_file,
+)
 from ckptbench.checkpointing.state_files import own_name, own_of, save_own
 from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -48,8 +54,9 @@ class OneWriter(Strategy):
         """Whether this rank gives the engine something to write."""
         return self._rank == WRITING_RANK
 
-    def save(self, position: Position) -> Share:
-        staging = self._staging(SHARED, position.step)
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         own = self._training_state.rank_state()
         captured = done(None)
@@ -57,7 +64,7 @@ class OneWriter(Strategy):
             self._has_begun = True
             captured = self._begin(staging)
         written = self._thread.submit(self._write, staging, own, captured)
-        return Share(captured=captured, written={SHARED: written})
+        return Shard(captured=captured, written={slot.level: written})
 
     def _write(self, staging: Path, own: Arrays, captured: Future[None]) -> tuple[File, ...]:
         captured.result()

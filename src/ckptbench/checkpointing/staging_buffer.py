@@ -1,4 +1,4 @@
-"""The image of what a rank writes: memory with the bytes of its files, kept for all saves, from which they are written."""
+"""The staging buffer of a rank: memory with the bytes of its files, kept for all saves, from which they are written."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from ckptbench.frameworks.contract import Arrays, Tensor
 from ckptbench.run.events import File
 
 
-class Image:
+class StagingBuffer:
     """The own state of `rank`, and its share of the tensors if `world_size` ranks write shares.
 
-    Names, shapes and types are those that the training state has when the image is made. The tensors themselves may be replaced
+    Names, shapes and types are those that the training state has when the buffer is made. The tensors themselves may be replaced
     between two saves, as the load of an optimizer does.
     """
 
@@ -53,13 +53,13 @@ class Image:
         self.nbytes = own_bytes + share_bytes
         memory = self._memory = kept_memory(self.nbytes)
         training_state.keep_memory(memory)
-        self._own = _FileImage(
+        self._own = _FileBuffer(
             File(name=own_name(rank), kind="own", rank=rank, bytes=own_bytes),
             memory[:own_bytes],
             headers[0],
             of_own,
         )
-        self._share = _FileImage(
+        self._share = _FileBuffer(
             File(name=share_name(rank), kind="state", rank=rank, bytes=share_bytes),
             memory[own_bytes:],
             headers[1],
@@ -71,7 +71,7 @@ class Image:
         """What the next `capture` copies, by name."""
 
     @property
-    def is_quick(self) -> bool:
+    def copies_in_place(self) -> bool:
         """Whether the threads that train copy faster than a thread beside them would: natively, from memory of the host."""
         return is_native() and all(map(_is_at_hand, self._state))
 
@@ -92,7 +92,7 @@ class Image:
         """Take the own state in the thread that trains. The share is that of this moment, too. Nothing may be in writing.
 
         The tensors are looked up here, as a forward pass may put others in their places meanwhile (FSDP2 does). Raises
-        CheckpointError if the own state has other shapes, or the training state other tensors, than when the image was made.
+        CheckpointError if the own state has other shapes, or the training state other tensors, than when the buffer was made.
         """
         if _layouts_of(own) != self._own_layouts:
             raise CheckpointError(
@@ -103,14 +103,14 @@ class Image:
         self._training_state.begin_copies()
 
     def capture(self) -> None:
-        """Copy the share's values, or begin to: see `await_copies`. If `is_quick`, call it in the thread that trains."""
+        """Copy the share's values, or begin to: see `await_copies`. If `copies_in_place`, call it in the thread that trains."""
         tensors = self._now
         places = self._share.open_places()
-        sources = self._look_up(tensors) if self.is_quick else [None] * len(places)
+        sources = self._look_up(tensors) if self.copies_in_place else [None] * len(places)
         for piece, place, source in zip(self._share_pieces, places, sources, strict=True):
             if source is None:
                 tensors[piece.tensor.name].copy_into(place, piece.bytes)
-        if self.is_quick:
+        if self.copies_in_place:
             self._share.fill(sources)
 
     def await_copies(self) -> None:
@@ -134,16 +134,16 @@ class Image:
                 "that: make all parameters and slots when the framework is built, or use the strategy native"
             )
 
-    def write(self, staging: Path, spare: Path) -> tuple[File, File]:
-        """Write both files into `staging`, over those in `spare` if they are there. Raises CheckpointError."""
-        return self._own.write(staging, spare), self._share.write(staging, spare)
+    def write(self, staging: Path, recycled: Path) -> tuple[File, File]:
+        """Write both files into `staging`, over those in `recycled` if they are there. Raises CheckpointError."""
+        return self._own.write(staging, recycled), self._share.write(staging, recycled)
 
     def close(self) -> None:
         """Give back what was made of the memory for copies from a device. Nothing may be copied any more."""
         self._training_state.release_memory(self._memory)
 
 
-class _FileImage:
+class _FileBuffer:
     """The bytes of one file."""
 
     def __init__(
@@ -174,19 +174,19 @@ class _FileImage:
             if value is not None:
                 np.copyto(place, value)
 
-    def write(self, staging: Path, spare: Path) -> File:
+    def write(self, staging: Path, recycled: Path) -> File:
         if self._checksum is not None:
-            self._put(staging, spare)
+            self._put(staging, recycled)
             return replace(self._file, checksum=self._checksum)
         with ThreadPoolExecutor(1) as hashing:
             checksum = hashing.submit(self._hexdigest)
-            self._put(staging, spare)
+            self._put(staging, recycled)
         return replace(self._file, checksum=checksum.result())
 
-    def _put(self, staging: Path, spare: Path) -> None:
+    def _put(self, staging: Path, recycled: Path) -> None:
         path, name = staging / self._file.name, self._file.name
         try:
-            write_file(str(path), str(spare / name), self._memory.data)
+            write_file(str(path), str(recycled / name), self._memory.data)
         except OSError as error:
             raise CheckpointError(
                 f"{path} cannot be written in the background: {type(error).__name__}: {error}"

@@ -45,7 +45,7 @@ REFUSED = ".refused"
 REMOVED = ".removed"
 SYNCING = 8
 """Files that are synced at the same time."""
-SPARE = f"version-spare{PARTIAL}"
+RECYCLED = f"version-recycled{PARTIAL}"
 """Its name is that of no version, and what removes half-written versions removes it too."""
 
 
@@ -68,14 +68,18 @@ class CheckpointStore:
         self._keep = keep
 
     @property
-    def spare(self) -> Path:
+    def recycled(self) -> Path:
         """The folder with files of a removed version, if `retain` has left some."""
-        return self.folder / SPARE
+        return self.folder / RECYCLED
+
+    def partial_folder(self, step: int) -> Path:
+        """The folder for the files of the version of `step`, which may not be there yet."""
+        attempt = "" if self._attempt == 1 else f".attempt-{self._attempt}"
+        return self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
 
     def staging(self, step: int) -> Path:
-        """The folder for the files of the version of `step`. The first rank that asks creates it."""
-        attempt = "" if self._attempt == 1 else f".attempt-{self._attempt}"
-        folder = self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
+        """The same folder, made where it is missing."""
+        folder = self.partial_folder(step)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -139,25 +143,25 @@ class CheckpointStore:
         aside = [path for path in found if path.suffix in (REFUSED, REMOVED)]
         return [*whole[self._keep :], *halves, *aside]
 
-    def retain(self, *, spare: bool = False) -> None:
+    def retain(self, *, recycle: bool = False) -> None:
         """Remove the surplus. A kill meanwhile leaves the newest `keep` versions as they are.
 
-        With `spare` the files of one removed version go to the folder `spare`, where the ranks take them for the next one:
+        With `recycle` the files of one removed version go to the folder `recycled`, where the ranks take them for the next one:
         to write over blocks that were written before is faster. Whatever is left there from before is removed.
         What cannot be removed is left with a warning: a removal may never end a save that went well.
         """
         surplus = self.surplus()
-        if spare and surplus and _has_manifest(surplus[0]):
-            self.forget_spare()  # a rank may take a file at the same time
+        if recycle and surplus and _has_manifest(surplus[0]):
+            self.forget_recycled()  # a rank may take a file at the same time
             with suppress(OSError):  # it is removed below
-                surplus[0].rename(self.spare)
+                surplus[0].rename(self.recycled)
                 surplus.pop(0)
         for folder in surplus:
             remove_or_warn(folder, first=MANIFEST)
 
-    def forget_spare(self) -> None:
-        """Remove the folder `spare`, when no next version will take its files."""
-        remove_or_warn(self.spare)
+    def forget_recycled(self) -> None:
+        """Remove the folder `recycled`, when no next version will take its files."""
+        remove_or_warn(self.recycled)
 
     def clear(self) -> None:
         """Remove every version, also half-written and refused ones. Call it while no rank runs. Raises CheckpointError."""

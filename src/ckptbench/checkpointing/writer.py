@@ -8,13 +8,13 @@ import os
 from ckptbench.common.files import NO_DIRECT, open_direct
 
 
-def write_file(path: str, spare: str, content: memoryview) -> None:
-    """Write all of a file: `spare` under its new name `path` if it can be taken, or else a new one.
+def write_file(path: str, recycled: str, content: memoryview) -> None:
+    """Write all of a file: `recycled` under its new name `path` if it can be taken, or else a new one.
 
     It goes past the page cache where the file system allows it. It is not synced. Raises OSError. Another thread can run
     meanwhile, as each write is one call, of all that is left.
     """
-    take(spare, path)
+    take(recycled, path)
     descriptor = open_direct(path)
     try:
         if os.fstat(descriptor).st_size != content.nbytes:
@@ -37,11 +37,11 @@ def _stop_direct(descriptor: int) -> bool:
     return bool(flags & os.O_DIRECT)
 
 
-def take(spare: str, path: str) -> None:
-    """Give the file `spare` its new name `path`, or make a new file: where it is not there, cannot be written, or has another
+def take(recycled: str, path: str) -> None:
+    """Give the file `recycled` its new name `path`, or make a new file: where it is not there, cannot be written, or has another
     name too, by which somebody keeps it (`cp -al`)."""
     try:
-        os.rename(spare, path)
+        os.rename(recycled, path)
     except OSError:
         pass  # a new file serves as well
     else:

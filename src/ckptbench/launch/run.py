@@ -149,10 +149,10 @@ def _name_local(plan: Plan) -> None:
 
 
 def _prune(plan: Plan, keep: int) -> None:
-    """Remove all but the newest `keep` versions, and the spare one. Errors are only logged: all is measured."""
+    """Remove all but the newest `keep` versions, and the recycled one. Errors are only logged: all is measured."""
     store = CheckpointStore(plan.checkpoint_folder, keep=keep)
     store.retain()
-    store.forget_spare()
+    store.forget_recycled()
 
 
 def _with_failures(plan: Plan, allocation: Allocation) -> Plan:

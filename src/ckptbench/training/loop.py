@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ckptbench.checkpointing.levels import open_levels
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.version import Version, read_version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
@@ -117,8 +117,8 @@ class Trainer:
         self._unrecorded: tuple[int, int, int] | None = None
         """The epoch that is not recorded yet: its number, when this rank began it, and this rank's first step in it."""
 
-    def _open_strategy(self) -> TimedCheckpointer:
-        return TimedCheckpointer(
+    def _open_strategy(self) -> CheckpointManager:
+        return CheckpointManager(
             self._plan.cell.strategy,
             training_state=self._framework,
             world=self._world,

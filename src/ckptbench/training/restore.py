@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ckptbench.checkpointing.manager import TimedCheckpointer
+from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.version import Version
 from ckptbench.common import page_cache
 from ckptbench.common.clock import clock
@@ -22,7 +22,7 @@ def evict(version: Version, *, first_of_node: bool, barrier: Callable[[], None])
     return Phase(name="evict", start_ns=started_ns, end_ns=clock(), resident_bytes=left)
 
 
-def timed_load(strategy: TimedCheckpointer, version: Version, rank: int) -> Phase:
+def timed_load(strategy: CheckpointManager, version: Version, rank: int) -> Phase:
     """Load the version into this rank."""
     fetched = page_cache.read_bytes()
     started_ns = clock()

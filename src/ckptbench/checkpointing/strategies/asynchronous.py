@@ -6,15 +6,15 @@ times as long as a copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
-from ckptbench.checkpointing.staging_buffer import Image
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
+from ckptbench.checkpointing.staging_buffer import StagingBuffer
 from ckptbench.checkpointing.state_files import load_shares, save_own
 from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -26,31 +26,32 @@ class Asynchronous(Strategy):
         super().__init__(context)
         self._rank = context.world.rank
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._image: Image | None = None
+        self._buffer: StagingBuffer | None = None
         self._writers = self._world.world_size if self._training_state.is_sharded else 1
 
     def ready(self) -> None:
         if self._rank < self._writers:
-            self._image = Image(self._training_state, self._rank, self._writers)
+            self._buffer = StagingBuffer(self._training_state, self._rank, self._writers)
 
-    def save(self, position: Position) -> Share:
-        assert (self._image is not None) == (self._rank < self._writers), "not ready"
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        assert (self._buffer is not None) == (self._rank < self._writers), "not ready"
         self._on_stage("begun")
         own = self._training_state.rank_state()
-        if self._image is not None:
-            self._image.begin(own)
-            self._image.capture()
-            self._image.await_copies()
+        if self._buffer is not None:
+            self._buffer.begin(own)
+            self._buffer.capture()
+            self._buffer.await_copies()
         self._on_stage("copied")
-        written = self._thread.submit(self._write, position.step, own)
-        return Share(captured=done(None), written={SHARED: written})
+        written = self._thread.submit(self._write, slot, own)
+        return Shard(captured=done(None), written={slot.level: written})
 
-    def _write(self, step: int, own: Arrays) -> tuple[File, ...]:
-        staging = self._staging(SHARED, step)
-        if self._image is None:
-            files: tuple[File, ...] = (save_own(staging, self._rank, own),)
+    def _write(self, slot: Slot, own: Arrays) -> tuple[File, ...]:
+        folder = slot.open()
+        if self._buffer is None:
+            files: tuple[File, ...] = (save_own(folder, self._rank, own),)
         else:
-            files = self._image.write(staging, self._spare(SHARED))
+            files = self._buffer.write(folder, slot.recycled)
         self._on_stage("written")
         return files
 
@@ -59,5 +60,5 @@ class Asynchronous(Strategy):
 
     def close(self) -> None:
         self._thread.shutdown()
-        if self._image is not None:
-            self._image.close()
+        if self._buffer is not None:
+            self._buffer.close()

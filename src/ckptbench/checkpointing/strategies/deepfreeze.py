@@ -8,7 +8,7 @@ On a CPU (PyTorch, Horovod over it and Chainer) a thread beside training takes m
 threads that train copy at once, natively, with the checksum in the same pass, as in `async`. If the environment was made
 without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
 
-- **Files** are written over those of a removed version: one stays on the disk until the run ends (`version-spare.partial`).
+- **Files** are written over those of a removed version: one stays on the disk until the run ends (`version-recycled.partial`).
 - **Levels**: `memory` of the node (outlives processes), `node`, a disk of the node, and `shared`, which is
   `checkpoints.folder`. Each option says every how many-th checkpoint goes there, 0 for none, as in
   `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. `memory` and `node` keep one
@@ -23,11 +23,12 @@ without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
-from ckptbench.checkpointing.staging_buffer import Image
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
+from ckptbench.checkpointing.staging_buffer import StagingBuffer
 from ckptbench.checkpointing.state_files import load_shares
 from ckptbench.checkpointing.version import Version
 from ckptbench.run.events import File
@@ -44,42 +45,41 @@ class DeepFreeze(Strategy):
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._begun: Future[None] = done(None)
         self._captured: Future[None] = done(None)
-        self._image: Image | None = None
+        self._buffer: StagingBuffer | None = None
 
     def ready(self) -> None:
-        self._image = Image(self._training_state, self._rank, self._world.world_size)
+        self._buffer = StagingBuffer(self._training_state, self._rank, self._world.world_size)
 
-    def save(self, position: Position) -> Share:
-        assert self._image is not None
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        assert self._buffer is not None
         self._on_stage("begun")
-        levels = self._levels()
-        self._image.begin(self._training_state.rank_state())
-        self._begin_capture(self._image)
+        self._buffer.begin(self._training_state.rank_state())
+        self._begin_capture(self._buffer)
         written = {
-            level: self._writing.submit(
-                self._write, self._image, level, position.step, is_last=level == levels[-1]
+            slot.level: self._writing.submit(
+                self._write, self._buffer, slot, is_last=slot is slots[-1]
             )
-            for level in levels
+            for slot in slots
         }
-        return Share(captured=self._captured, written=written)
+        return Shard(captured=self._captured, written=written)
 
-    def _begin_capture(self, image: Image) -> None:
-        if image.is_quick:
-            image.capture()
+    def _begin_capture(self, buffer: StagingBuffer) -> None:
+        if buffer.copies_in_place:
+            buffer.capture()
             self._on_stage("captured")
             self._begun = self._captured = done(None)
             return
-        self._begun = self._capturing.submit(image.capture)
-        self._captured = self._capturing.submit(self._finish_capture, image, self._begun)
+        self._begun = self._capturing.submit(buffer.capture)
+        self._captured = self._capturing.submit(self._finish_capture, buffer, self._begun)
 
-    def _finish_capture(self, image: Image, begun: Future[None]) -> None:
+    def _finish_capture(self, buffer: StagingBuffer, begun: Future[None]) -> None:
         begun.result()
-        image.await_copies()
+        buffer.await_copies()
         self._on_stage("captured")
 
-    def _write(self, image: Image, level: str, step: int, *, is_last: bool) -> tuple[File, ...]:
+    def _write(self, buffer: StagingBuffer, slot: Slot, *, is_last: bool) -> tuple[File, ...]:
         self._captured.result()
-        files: tuple[File, ...] = image.write(self._staging(level, step), self._spare(level))
+        files: tuple[File, ...] = buffer.write(slot.open(), slot.recycled)
         if is_last:
             self._on_stage("written")
         return files
@@ -94,5 +94,5 @@ class DeepFreeze(Strategy):
     def close(self) -> None:
         self._capturing.shutdown()
         self._writing.shutdown()
-        if self._image is not None:
-            self._image.close()
+        if self._buffer is not None:
+            self._buffer.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
 
 SPIN_S = 0.003
@@ -18,9 +18,10 @@ SPIN_S = 0.003
 class Null(Strategy):
     """Saves nothing, at once."""
 
-    def save(self, position: Position) -> Share:
-        self._staging(SHARED, position.step)
-        return Share(captured=done(None), written={SHARED: done(())})
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        slot.open()
+        return Shard(captured=done(None), written={slot.level: done(())})
 
     def load(self, version: Version, folder: Path) -> None:
         raise CheckpointError(f"{folder} holds nothing: use another strategy")
@@ -29,9 +30,9 @@ class Null(Strategy):
 class Stall(Null):
     """Saves nothing, and blocks training for `ms` milliseconds."""
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         ends_s = time.perf_counter() + int(self._options["ms"]) / 1000
-        share = super().save(position)
+        share = super().save(position, slots)
         time.sleep(max(0.0, ends_s - time.perf_counter() - SPIN_S))
         while time.perf_counter() < ends_s:
             pass

@@ -9,6 +9,7 @@ bytes, compressed. A version loads on as many ranks as wrote it, or fewer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,11 @@ import chainermn
 import numpy as np
 from chainer.serializers import NpzDeserializer
 
-from ckptbench.checkpointing.contract import Share, Strategy, done, written_file
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done, written_file
 from ckptbench.checkpointing.state_files import load_own, own_name, save_own
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.frameworks.contract import reading
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
 
 NAME = "snapshot"
@@ -55,9 +55,10 @@ class MultiNodeCheckpointer(Strategy):
 
     _checkpointer: Any = None
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
-        staging = self._staging(SHARED, position.step)
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
         if self._checkpointer is None:
@@ -68,7 +69,7 @@ class MultiNodeCheckpointer(Strategy):
         self._checkpointer.save(self._target(), position.step)
         self._on_stage("written")
         replica = written_file(staging, snapshot_name(rank, position.step), "replica", rank)
-        return Share(captured=done(None), written={SHARED: done((own, replica))})
+        return Shard(captured=done(None), written={slot.level: done((own, replica))})
 
     def _target(self) -> _Target:
         native = self._training_state.native

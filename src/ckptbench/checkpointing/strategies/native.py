@@ -5,12 +5,12 @@ Where ranks hold shards (`pytorch_fsdp`), rank 0 gathers the whole state first, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, done, written_file
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done, written_file
 from ckptbench.checkpointing.state_files import restore_own, save_own
 from ckptbench.checkpointing.version import Version, names_in
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -18,14 +18,15 @@ from ckptbench.run.position import Position
 class Native(Strategy):
     """Blocks until this rank's files are written."""
 
-    def save(self, position: Position) -> Share:
-        staging = self._staging(SHARED, position.step)
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         files = [save_own(staging, self._world.rank, self._training_state.rank_state())]
         if self._world.rank == 0 or self._training_state.is_sharded:
             files += self._save_state(staging)
         self._on_stage("written")
-        return Share(captured=done(None), written={SHARED: done(tuple(files))})
+        return Shard(captured=done(None), written={slot.level: done(tuple(files))})
 
     def _save_state(self, staging: Path) -> list[File]:
         format = self._training_state.formats[self._format]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.checkpointing.checksum import Checksum
+from ckptbench.checkpointing.done_markers import gather_marked, mark_written
 from ckptbench.checkpointing.levels import Levels
-from ckptbench.checkpointing.shares import gather_shares, note_share
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version, checksums_of
 from ckptbench.common.errors import CheckpointError
@@ -77,12 +77,12 @@ def assemble_shards(
     staging = levels.shared.staging(step)
     version = own.get(chosen)
     if version is not None:
-        note_share(staging, world.rank, _bring(version, staging))
+        mark_written(staging, world.rank, _bring(version, staging))
     told = gather("brought", version and _like(version))
     if world.rank != 0:
         return None
     workers = [rank for rank, of_rank in enumerate(told) if of_rank is not None]
-    files = gather_shares(staging, workers, are_written=True)
+    files = gather_marked(staging, workers, are_written=True)
     about = told[workers[0]]
     made = levels.shared.sync(
         staging,

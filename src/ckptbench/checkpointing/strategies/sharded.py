@@ -6,9 +6,10 @@ here and in `async` and `deepfreeze`, and reads no other bytes again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Share, Strategy, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.pieces import write_pieces
 from ckptbench.checkpointing.state_files import (
     load_shares,
@@ -18,16 +19,16 @@ from ckptbench.checkpointing.state_files import (
     share_name,
 )
 from ckptbench.checkpointing.version import Version
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
 
 
 class Sharded(Strategy):
     """Blocks until this rank's files are written."""
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
-        staging = self._staging(SHARED, position.step)
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
         share = own_share(self._training_state.state(), rank, self._world.world_size)
@@ -37,7 +38,9 @@ class Sharded(Strategy):
             (block for tensor, piece in share for block in tensor.blocks(piece.bytes)),
         )
         self._on_stage("written")
-        return Share(captured=done(None), written={SHARED: done((own, share_file(staging, rank)))})
+        return Shard(
+            captured=done(None), written={slot.level: done((own, share_file(staging, rank)))}
+        )
 
     def load(self, version: Version, folder: Path) -> None:
         load_shares(version, folder, self._training_state, self._world.rank)

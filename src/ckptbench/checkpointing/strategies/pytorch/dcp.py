@@ -11,11 +11,12 @@ written by the rank that holds them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch.distributed.checkpoint as dcp
 
-from ckptbench.checkpointing.contract import Share, Strategy, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.strategies.pytorch.dcp_files import (
     load,
     telling_the_cause,
@@ -23,16 +24,16 @@ from ckptbench.checkpointing.strategies.pytorch.dcp_files import (
 )
 from ckptbench.checkpointing.strategies.pytorch.state import save_rest, state_of
 from ckptbench.checkpointing.version import Version
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.position import Position
 
 
 class Dcp(Strategy):
     """Blocks until the files of all ranks are written."""
 
-    def save(self, position: Position) -> Share:
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
-        staging = self._staging(SHARED, position.step)
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         own = save_rest(staging, rank, self._training_state.rank_state())
         with telling_the_cause():
@@ -43,7 +44,7 @@ class Dcp(Strategy):
             )
         self._on_stage("written")
         files = (own, *written_files(staging, rank))
-        return Share(captured=done(None), written={SHARED: done(files)})
+        return Shard(captured=done(None), written={slot.level: done(files)})
 
     def load(self, version: Version, folder: Path) -> None:
         load(version, folder, self._training_state, self._world.rank)

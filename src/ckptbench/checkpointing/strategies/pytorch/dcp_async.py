@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch.distributed.checkpoint import _async_process_executor as engine
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done
+from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.strategies.pytorch.dcp_files import first_cause, load, written_files
 from ckptbench.checkpointing.strategies.pytorch.state import OwnGroup, save_rest, state_of
 from ckptbench.checkpointing.strategies.pytorch.writing_process import (
@@ -39,7 +40,6 @@ from ckptbench.checkpointing.strategies.pytorch.writing_process import (
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.memory_kills import MemoryKills
 from ckptbench.frameworks.contract import Arrays
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -62,8 +62,9 @@ class DcpAsync(Strategy):
             make_room_for_sockets()
             atexit.register(end_process)  # after an error nobody closes a strategy
 
-    def save(self, position: Position) -> Share:
-        staging = self._staging(SHARED, position.step)
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         own = self._training_state.rank_state()
         state = state_of(self._training_state.native, self._world.rank)
@@ -87,7 +88,7 @@ class DcpAsync(Strategy):
         self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
         uploaded.add_done_callback(partial(self._finish, written, staging, own))
-        return Share(captured=done(None), written={SHARED: written})
+        return Shard(captured=done(None), written={slot.level: written})
 
     def _make_stager(self) -> DefaultStager:
         """On a CPU a copy in a thread would only be a detour, so that only the negative control has one."""

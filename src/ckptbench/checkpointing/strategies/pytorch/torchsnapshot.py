@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,7 +31,14 @@ from torchsnapshot.manifest import (
 from torchsnapshot.snapshot import PendingSnapshot
 from torchsnapshot.storage_plugins.fs import FSStoragePlugin
 
-from ckptbench.checkpointing.contract import Share, Strategy, StrategyContext, done, written_file
+from ckptbench.checkpointing.contract import (
+    Shard,
+    Slot,
+    Strategy,
+    StrategyContext,
+    done,
+    written_file,
+)
 from ckptbench.checkpointing.strategies.pytorch.state import (
     OwnGroup,
     flat,
@@ -42,7 +49,6 @@ from ckptbench.checkpointing.strategies.pytorch.state import (
 )
 from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays, reading
-from ckptbench.matrix.levels import SHARED
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -58,8 +64,9 @@ class TorchSnapshot(Strategy):
         super().__init__(context)
         self._group = OwnGroup(self._world.world_size)
 
-    def save(self, position: Position) -> Share:
-        staging = self._staging(SHARED, position.step)
+    def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
+        (slot,) = slots
+        staging = slot.open()
         self._on_stage("begun")
         own = self._training_state.rank_state()
         pending = Snapshot.async_take(
@@ -68,7 +75,7 @@ class TorchSnapshot(Strategy):
         self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
         threading.Thread(target=self._finish, args=(written, staging, own, pending)).start()
-        return Share(captured=done(None), written={SHARED: written})
+        return Shard(captured=done(None), written={slot.level: written})
 
     def _app_state(self) -> dict[str, StateDict]:
         state = state_of(self._training_state.native, self._world.rank)

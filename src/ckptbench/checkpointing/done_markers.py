@@ -1,4 +1,4 @@
-"""Notes of ranks to the rank that commits, which say that their shares of a version are written.
+"""Done markers: notes of ranks to the rank that commits, which say that their shards of a version are written.
 
 Notes are files in the staging folder, because a save in the background must not use the collectives of training. They
 are removed before the version is committed.
@@ -26,7 +26,7 @@ SHORTEST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.0005, 0.01
 """Ranks end their equal shares at about the same time, so the first looks follow soon after one another."""
 
 
-def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
+def mark_written(staging: Path, rank: int, files: Iterable[File]) -> None:
     """Write the note that this rank's files are on stable storage."""
     content = [dataclasses.asdict(file) for file in files]
     note = _note(staging, rank)
@@ -35,7 +35,7 @@ def note_share(staging: Path, rank: int, files: Iterable[File]) -> None:
     partial.replace(note)
 
 
-def gather_shares(staging: Path, ranks: Sequence[int], *, are_written: bool) -> list[File]:
+def gather_marked(staging: Path, ranks: Sequence[int], *, are_written: bool) -> list[File]:
     """Wait for the notes of these ranks and for their files in full size, remove the notes, and return the files.
 
     `are_written`: all ranks have finished writing, so wait at most VISIBLE_SECONDS. If not, wait without limit for each
