@@ -278,7 +278,7 @@ def test_numbers_are_said_and_read_as_python_does(browser: Browser) -> None:
     )  # fmt: skip
     assert shown == [
         [quantities.percent(*row), quantities.plain(row[0]), quantities.duration(row[0]),
-         quantities.span(row[0], row[2], quantities.PLAIN), quantities.Quantity(*row).tells]
+         quantities.span(row[0], row[2], quantities.PLAIN), quantities.Quantity(*row).is_conclusive]
         for row in [*rows, *narrow]
     ]  # fmt: skip
 
