@@ -18,6 +18,7 @@ from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
+from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
@@ -25,6 +26,8 @@ from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.planning import check_source, plan_study
 from ckptbench.config.sources import sources_of
+
+supply_user(os.environ, Path(".snakemake/caches"))
 
 STARTED = time.time()
 CLONE = Path(str(workflow.current_basedir)).parents[1]
