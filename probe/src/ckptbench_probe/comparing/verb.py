@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ckptbench_probe.answer import Wishes
 from ckptbench_probe.check.runs import LOG
-from ckptbench_probe.comparing import figure, told
+from ckptbench_probe.comparing import figure, report
 from ckptbench_probe.comparing.estimates import Measured, Result, result
 from ckptbench_probe.comparing.runs import (
     OutputError,
@@ -159,7 +159,7 @@ def _make_all(planned: Sequence[Planned], output: Path, timeout_minutes: int | N
 def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path, wishes: Wishes, *, as_json: bool) -> int:  # fmt: skip
     runs = [Measured.of(one) for one in planned if one.is_there]
     results = _results(settings, [one for one in runs if not one.untimed])
-    lines = [*told.screen(results)]
+    lines = [*report.screen(results)]
     missing = [(one, record) for one in planned if (record := one.record()) and record["failed"]]
     for one, record in missing:
         lines.append(f"{'failed':<{WIDTH}}{one.label}: {record['failed']} (its log: {one.folder / LOG})")  # fmt: skip
@@ -167,16 +167,16 @@ def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path,
     untimed = [one for one in runs if one.untimed]
     for run in untimed:
         lines.append(f"{'left out':<{WIDTH}}{run.planned.label}: {run.untimed}")
-    ways = told.strategies(results)
-    known = told.first_interval([told.costs(*each, wishes) for each in ways.items()], results)
-    lines += told.advice(ways, known, wishes, output / COSTS)
+    ways = report.strategies(results)
+    known = report.first_interval([report.costs(*each, wishes) for each in ways.items()], results)
+    lines += report.advice(ways, known, wishes, output / COSTS)
     title = next((one.script for one in runs), "my training")
     if known:
         ranks = max(run.measures.ranks for run in runs)
         content = text_of_costs(*known, title=title, gpus=wishes.gpus or ranks)
         (output / COSTS).write_text(content, encoding="utf-8")
-    rows = [told.row(one) for one in results]
-    (output / TABLE).write_text(told.table(rows), encoding="utf-8")
+    rows = [report.row(one) for one in results]
+    (output / TABLE).write_text(report.table(rows), encoding="utf-8")
     no_figure = harmless(figure.draw)(results, title, output / FIGURE)
     if no_figure is None:
         no_figure = "it could not be drawn"

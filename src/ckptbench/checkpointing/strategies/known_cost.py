@@ -32,8 +32,8 @@ class Stall(Null):
 
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         ends_s = time.perf_counter() + int(self._options["ms"]) / 1000
-        share = super().save(position, slots)
+        shard = super().save(position, slots)
         time.sleep(max(0.0, ends_s - time.perf_counter() - SPIN_S))
         while time.perf_counter() < ends_s:
             pass
-        return share
+        return shard

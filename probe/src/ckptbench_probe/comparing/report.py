@@ -75,8 +75,8 @@ def screen(results: Sequence[Result]) -> list[str]:
     baselines = {one.setting.label: one for one in results if not one.setting.baseline}
     if saving:
         lines += [
-            _line("", "means over blocks, in brackets 95 % intervals. Overhead: against no checkpoints; a step: by how much longer on average;"),
-            _line("", "stall: training stands still for a save; hidden: steps beside a save take longer, beyond the stall; bytes: of a checkpoint"),
+            _line("", "means over blocks, with 95 % intervals. overhead: extra time against no checkpoints; a step: extra time a step, on average;"),
+            _line("", "stall: training stands still for a save; hidden: what steps beside a save take longer; bytes: of a checkpoint"),
         ]  # fmt: skip
     for label, one in baselines.items():
         step = f"a step {_between(one.step, duration)}" if one.step else "no run of it counts"
@@ -84,11 +84,11 @@ def screen(results: Sequence[Result]) -> list[str]:
     blocks = max((len(one.runs) for one in saving), default=3)
     if blocks < 3:
         few = (
-            "one block: no intervals, as nothing shows"
+            "one block: no intervals, as it cannot show"
             if blocks == 1
-            else "two blocks: wide intervals, as little shows"
+            else "two blocks: wide intervals, as they hardly show"
         )
-        lines.append(_line("note", f"{few} how far runs differ. --repeats 3 makes more; the runs that are there stay"))  # fmt: skip
+        lines.append(_line("note", f"{few} how much runs differ by themselves. --repeats 3 adds what is missing"))  # fmt: skip
     return lines + [
         _line("note", f"{one.setting.label}: {note}") for one in results for note in one.notes
     ]
