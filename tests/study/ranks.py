@@ -13,7 +13,7 @@ from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS, environment_of
 
 SCENARIOS = Path(__file__).with_name("scenarios.py")
 Found = dict[str, np.ndarray[Any, Any]]
@@ -30,7 +30,7 @@ def run_scenario(
 ) -> list[Found]:
     """The arrays that each rank saved, in the order of the ranks."""
     folder.mkdir(parents=True, exist_ok=True)
-    python = warm_environments() / framework / "bin" / "python"
+    python = warm_environments() / environment_of(framework) / "bin" / "python"
     command = [str(python), str(script), framework, scenario, str(folder), json.dumps(options)]
     speaks_mpi = FRAMEWORKS[framework].launcher == "mpiexec"
     program = Program(

@@ -19,7 +19,7 @@ from ckptbench.launch.allocation import read_allocation
 from ckptbench.launch.limits import Limits
 from ckptbench.launch.ranks import run_ranks
 from ckptbench.launch.starters import Program
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.registry import FRAMEWORKS, environment_of
 from ckptbench.run.plan import Plan
 
 RAISING = Path(__file__).with_name("raising_rank.py")
@@ -46,7 +46,7 @@ def plan_of(framework: str, digits: Path, folder: Path) -> Plan:
 
 def program_of(plan: Plan, environments: Path, script: Path, folder: Path) -> Program:
     framework = plan.cell.framework
-    python = environments / framework / "bin" / "python"
+    python = environments / environment_of(framework) / "bin" / "python"
     speaks_mpi = FRAMEWORKS[framework].launcher == "mpiexec"
     return Program(
         command=[str(python), str(script), str(plan.write()), str(folder)],

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ckptbench.matrix.registry import FRAMEWORKS, environment_of
@@ -28,14 +28,18 @@ HERE = Path(__file__).parent
 
 @functools.cache
 def warm_environments() -> Path:
-    """The folder, with those frameworks whose real environment is ready."""
+    """The folder, with the environments whose real one is ready. Each has imported all of its frameworks."""
     folder = _new_folder()
-    own_code = {"PYTHONPATH": str(ROOT / "src")}
+    variables = {
+        "PYTHONPATH": str(ROOT / "src"),
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+    }
+    modules: dict[str, list[str]] = {}
     for name, framework in FRAMEWORKS.items():
-        cold = COLD / environment_of(name)
-        if (cold / "ready.json").exists():
-            module = framework.location.partition(":")[0]
-            _lay_out(folder / name, cold, (module,), own_code)
+        modules.setdefault(environment_of(name), []).append(framework.location.partition(":")[0])
+    for name, own in modules.items():
+        if (COLD / name / "ready.json").exists():
+            _lay_out(folder / name, COLD / name, own, variables)
     for name in ("data", "wheels"):
         (folder / name).symlink_to(COLD / name)
     return folder
@@ -55,9 +59,7 @@ def _new_folder() -> Path:
     return folder
 
 
-def _lay_out(
-    warm: Path, cold: Path, modules: tuple[str, ...], variables: Mapping[str, str]
-) -> None:
+def _lay_out(warm: Path, cold: Path, modules: Sequence[str], variables: Mapping[str, str]) -> None:
     """Lay out one environment like the real one, `cold`, and start its server."""
     programs = warm / "bin"
     programs.mkdir(parents=True)

@@ -79,6 +79,8 @@ def serve_imported(modules: list[str], threads: int, requests: socket.socket) ->
     for module in LATER:
         if module.partition(".")[0] in sys.modules:
             importlib.import_module(module)
+    if "jax" in sys.modules and os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        keep_compiled()
     gc.collect()
     gc.freeze()  # or each program's first collection would copy every page
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a guard
@@ -91,6 +93,27 @@ def serve_imported(modules: list[str], threads: int, requests: socket.socket) ->
             requests.close()
             return guard(line)
         line.close()
+
+
+def keep_compiled() -> None:
+    """Have every rank keep each program that JAX compiles: the same ones take seconds of every launch.
+
+    By itself JAX keeps what took long, and of rank 0 alone, so that no two ranks write the same file.
+    """
+    import jax
+    from jax._src import compiler, distributed
+
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    write = compiler._cache_write
+
+    def write_as_rank_0(*arguments: Any) -> None:
+        state = distributed.global_state
+        rank, state.process_id = state.process_id, 0
+        write(*arguments)
+        state.process_id = rank
+
+    compiler._cache_write = write_as_rank_0
 
 
 def guard(line: socket.socket) -> Request:
