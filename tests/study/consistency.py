@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scenario import Scenario, open_strategy
 from scenarios import main
+from selection import OWN
 
 from ckptbench.checkpointing import staging_buffer as images
 from ckptbench.checkpointing.manager import CheckpointManager
@@ -37,6 +38,12 @@ UNAWAITED = "unawaited"
 """Stands for a strategy of which no update waits for the capture."""
 PATIENCE_S = 5.0
 Digests = dict[str, str]
+
+
+def formats_tried(framework: str, strategy: str) -> Sequence[str]:
+    """One, of a framework whose files are written by the code of another."""
+    formats = formats_of(framework, strategy)
+    return formats if framework in OWN else formats[:1]
 
 
 class Dawdling:
@@ -89,7 +96,7 @@ def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
     dawdling = Dawdling(scenario.framework)
     found: Arrays = {}
     for name, entry in STRATEGIES.items():
-        for format in formats_of(framework, name) if entry.serves(framework) else ():
+        for format in formats_tried(framework, name) if entry.serves(framework) else ():
             strategy = _open(scenario, name, format, folder / f"{name}-{format}")
             found |= _in(f"{name}/{format}", _torn(scenario, dawdling, strategy))
     # From here on a thread copies, as without the native copy, and an update that does not wait comes before it.

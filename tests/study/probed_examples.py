@@ -25,7 +25,7 @@ class Example:
     options: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     """What starts the command."""
-    steps: int = 60
+    steps: int = 36
     save_every: int = 6
     also_first: bool = False
     """Whether it saves after the first step too."""
@@ -70,18 +70,18 @@ TRAINED = {
     ),
     "lightning_gpt": Example(
         "lightning_gpt", "trainers", "lightning", GPT, before=("env", "TMPDIR=/dev/shm"),
-        unsafe=("no sync was seen", "10 files were moved from another device"),
+        unsafe=("no sync was seen", "6 files were moved from another device"),
     ),
     "lightning_asynchronous": Example(
         "lightning_gpt", "trainers", "lightning.async", GPT, ranks=2, options=("--devices", "2", "--asynchronous"), background=True,
-        moved=r"epoch=\d+-step=\d+\.ckpt", unsafe=("no sync was seen", "[789] times the last whole checkpoint was removed"),
+        moved=r"epoch=\d+-step=\d+\.ckpt", unsafe=("no sync was seen", "[345] times the last whole checkpoint was removed"),
     ),
     "keras_mlp": Example(
         "keras_mlp", "tensorflow", "keras", 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,
-        unsafe=("no sync was seen", "9 times the only whole checkpoint was overwritten in place \\(newest.keras\\)"),
+        unsafe=("no sync was seen", "5 times the only whole checkpoint was overwritten in place \\(newest.keras\\)"),
     ),
     "jax_orbax": Example(
-        "jax_orbax", "jax", "orbax", 3 * 512 * 512, steps=150, save_every=30, also_first=True, background=True, moved=r"\d+", unsafe=(),
+        "jax_orbax", "jax", "orbax", 3 * 512 * 512, steps=90, save_every=30, also_first=True, background=True, moved=r"\d+", unsafe=(),
     ),
 }  # fmt: skip
 """Steps of JAX are so short that more of them pass beside a save. Lightning writes to TMPDIR, and moves the file from there."""

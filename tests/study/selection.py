@@ -11,3 +11,5 @@ FULL = bool(os.environ.get("CKPTBENCH_FULL_TESTS"))
 RANKS = (1, 2, 3) if FULL else (1, 2)
 TRIED = {name: FRAMEWORKS[name] for name in (FRAMEWORKS if FULL else on_any_ranks())}
 """Frameworks. Those whose shards are on several ranks train by the code of another one; `test_shards.py` tries what is their own."""
+OWN = {name: entry for name, entry in TRIED.items() if FULL or not entry.extends_another}
+"""Those of them that train by code of their own. On one rank the others do nothing else, so they are tried where ranks meet."""

@@ -10,12 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from consistency import BY_NUMPY, COPYING, SAVES, STRANGE, STRANGERS, TRACED, UNAWAITED
+from consistency import (
+    BY_NUMPY,
+    COPYING,
+    SAVES,
+    STRANGE,
+    STRANGERS,
+    TRACED,
+    UNAWAITED,
+    formats_tried,
+)
 from ranks import Found, part_of, run_scenario
-from selection import FULL, RANKS, TRIED
+from selection import OWN, RANKS, TRIED
 
 from ckptbench.matrix.networks.tensor_groups import group_of
-from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES, formats_of
+from ckptbench.matrix.registry import STRATEGIES
 
 SCRIPT = Path(__file__).with_name("consistency.py")
 PAIRS = [
@@ -23,7 +32,7 @@ PAIRS = [
     for framework in TRIED
     for strategy, entry in STRATEGIES.items()
     if entry.serves(framework)
-    for format in formats_of(framework, strategy)
+    for format in formats_tried(framework, strategy)
 ] + [
     (framework, f"{strategy}{BY_NUMPY}", "safetensors")
     for framework in TRIED
@@ -31,13 +40,7 @@ PAIRS = [
 ]
 
 
-ON = [
-    (framework, ranks)
-    for framework in TRIED
-    for ranks in RANKS
-    # On one rank Horovod has nobody to average with.
-    if FULL or ranks > 1 or FRAMEWORKS[framework].recipe is None
-]
+ON = [(framework, ranks) for framework in TRIED for ranks in RANKS if ranks > 1 or framework in OWN]
 """Frameworks and numbers of ranks."""
 
 
@@ -77,7 +80,7 @@ def test_an_update_that_does_not_wait_tears_every_version(
             assert {"weights", "momentum"} <= {group_of(str(name)) for name in names}
 
 
-@pytest.mark.parametrize("framework", [framework for framework, ranks in ON if ranks == 1])
+@pytest.mark.parametrize("framework", OWN)
 def test_a_tensor_that_the_state_would_leave_out_is_refused(
     torn: Callable[[str, int], list[Found]], framework: str
 ) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ranks import Found, at_the_end, part_of, run_scenario
-from selection import FULL, RANKS, TRIED
+from selection import FULL, OWN, RANKS, TRIED
 
 from ckptbench.matrix.registry import FRAMEWORKS
 
 NEEDS_NONE = ("jax",)
 """Frameworks without a setting of their own."""
-EVERY = pytest.mark.parametrize("framework", TRIED)
+EACH, EVERY = (pytest.mark.parametrize("framework", names) for names in (OWN, TRIED))
 
 
 def different(first: Found, second: Found) -> list[str]:
@@ -22,7 +22,7 @@ def different(first: Found, second: Found) -> list[str]:
 
 
 @pytest.mark.parametrize("ranks", RANKS if FULL else RANKS[:1])
-@EVERY
+@EACH
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
     tmp_path: Path, framework: str, ranks: int
 ) -> None:
@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(
         assert "model/head.kernel" in different(run, other)
 
 
-@EVERY
+@EACH
 def test_three_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path, framework: str) -> None:
     """The sum of two numbers is the same in either order; that of three is not. The nine steps that follow repeat."""
     save, format = tmp_path / "save", FRAMEWORKS[framework].formats[0]

@@ -22,7 +22,7 @@ from scenario import (
     strategies_of,
     varied_weights,
 )
-from selection import FULL, RANKS, TRIED
+from selection import FULL, OWN, RANKS, TRIED
 from warm.environments import warm_environments
 
 from ckptbench.matrix.networks.layers import BATCH_NORM_DECAY
@@ -37,6 +37,7 @@ NAMED = "small_cnn"
 """The network whose tensors' names are looked at."""
 BATCH_NORM_TOLERANCE = 1e-4
 EVERY = pytest.mark.parametrize("framework", TRIED)
+EACH = pytest.mark.parametrize("framework", OWN)
 PUBLISHED = {
     "resnet50": 23_528_522,
     "vgg16": 134_301_514,
@@ -48,12 +49,14 @@ PUBLISHED = {
 LARGE = ("gpt2", "gpt2_medium")
 """`gpt_baby` has all of their layers, and others' parameters are counted without a framework."""
 OF_TOKENS = [name for name, entry in TRIED.items() if "tokens" in entry.offers]
+OWN_OF_TOKENS = [name for name in OF_TOKENS if name in OWN]
 
 
 def networks_of(framework: str) -> list[str]:
-    """Those that it builds here: the small ones where it builds them by the code of another framework."""
-    elsewhere = PUBLISHED if FRAMEWORKS[framework].extends_another else ()
-    left_out = {} if FULL else {*LARGE, *elsewhere}
+    """Those that it builds here: one where it builds them by the code of another framework."""
+    if framework not in OWN:
+        return [NAMED]
+    left_out = () if FULL else LARGE
     own = (
         ARCHITECTURES
         if framework in OF_TOKENS
@@ -220,14 +223,14 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, in
     return lambda framework, part, ranks: [part_of(each, part) for each in found(framework, ranks)]
 
 
-@pytest.mark.frameworks(*TRIED)
+@pytest.mark.frameworks(*OWN)
 @pytest.mark.parametrize("part", ["plain", "decayed", "rows"])
 def test_all_frameworks_take_the_same_steps(alone: Callable[[str, str], Found], part: str) -> None:
     """One rank, no batch norm or dropout: parameters and momenta stay together over six steps.
 
     `rows` is NT3, with kernels and pools along one axis only.
     """
-    found = {name: alone(name, part) for name in TRIED}
+    found = {name: alone(name, part) for name in OWN}
     network = network_of(str(ALONE[part][1]["model"]))
     for framework, arrays in found.items():
         for name in (*network.parameters(),):
@@ -261,7 +264,7 @@ def adamw(
     return weights, first, second
 
 
-@pytest.mark.parametrize("framework", OF_TOKENS)
+@pytest.mark.parametrize("framework", OWN_OF_TOKENS)
 def test_adamw_takes_the_steps_of_its_paper(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:
@@ -287,7 +290,7 @@ def test_adamw_takes_the_steps_of_its_paper(
             assert agree(array, found[name.format(parameter)]) < 1e-5, name.format(parameter)
 
 
-@pytest.mark.parametrize("framework", OF_TOKENS)
+@pytest.mark.parametrize("framework", OWN_OF_TOKENS)
 def test_adamw_decays_kernels_and_tables_alone(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:
@@ -302,18 +305,20 @@ def test_adamw_decays_kernels_and_tables_alone(
             assert not change.any(), name
 
 
-@pytest.mark.frameworks(*OF_TOKENS)
+@pytest.mark.frameworks(*OWN_OF_TOKENS)
 def test_all_frameworks_take_the_same_steps_on_tokens(
     alone: Callable[[str, str], Found],
 ) -> None:
     """Six steps of AdamW."""
-    found = {name: alone(name, "gpt") for name in OF_TOKENS}
+    found = {name: alone(name, "gpt") for name in OWN_OF_TOKENS}
     for framework, arrays in found.items():
-        assert np.allclose(found[OF_TOKENS[0]]["losses"], arrays["losses"], rtol=1e-3), framework
+        assert np.allclose(found[OWN_OF_TOKENS[0]]["losses"], arrays["losses"], rtol=1e-3), (
+            framework
+        )
 
 
 @pytest.mark.parametrize(
-    "framework", [name for name in OF_TOKENS if "bf16" in FRAMEWORKS[name].offers]
+    "framework", [name for name in OWN_OF_TOKENS if "bf16" in FRAMEWORKS[name].offers]
 )
 def test_bf16_changes_products_alone(alone: Callable[[str, str], Found], framework: str) -> None:
     """Weights and slots stay float32. Losses are near those of float32, but not the same."""
@@ -325,7 +330,7 @@ def test_bf16_changes_products_alone(alone: Callable[[str, str], Found], framewo
     assert not np.allclose(plain["losses"], rounded["losses"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("framework", OF_TOKENS)
+@pytest.mark.parametrize("framework", OWN_OF_TOKENS)
 def test_every_format_and_strategy_holds_both_moments_and_a_tied_tensor_once(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:
@@ -340,7 +345,7 @@ def test_every_format_and_strategy_holds_both_moments_and_a_tied_tensor_once(
         assert found[f"bytes/{name}"] < 12 * network.parameter_count + tied, name
 
 
-@EVERY
+@EACH
 def test_a_step_uses_the_gradients_that_a_recovery_has_averaged(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:
@@ -354,7 +359,7 @@ def test_a_step_uses_the_gradients_that_a_recovery_has_averaged(
     np.testing.assert_array_equal(plain["losses"], doubled["losses"])
 
 
-@pytest.mark.frameworks(*TRIED)
+@pytest.mark.frameworks(*OWN)
 def test_all_frameworks_take_the_same_steps_with_batch_norm(
     alone: Callable[[str, str], Found],
 ) -> None:
@@ -363,7 +368,7 @@ def test_all_frameworks_take_the_same_steps_with_batch_norm(
     The running variance follows the variance of the batch times n / (n - 1) (unbiased, n values a channel) in PyTorch
     and Chainer, and the batch's own (biased) in TensorFlow: `Framework.biased_variance` says which.
     """
-    found = {name: alone(name, "norm") for name in TRIED}
+    found = {name: alone(name, "norm") for name in OWN}
     network = ARCHITECTURES["small_cnn"]((32, 32, 3), 10)
     for framework, arrays in found.items():
         for name in network.parameters():
@@ -376,11 +381,11 @@ def test_all_frameworks_take_the_same_steps_with_batch_norm(
             assert agree(one, other) < BATCH_NORM_TOLERANCE, (framework, name)
 
 
-@pytest.mark.frameworks(*TRIED)
+@pytest.mark.frameworks(*OWN)
 def test_all_frameworks_take_the_same_steps_with_branches(
     alone: Callable[[str, str], Found],
 ) -> None:
-    found = {name: alone(name, "inception") for name in TRIED}
+    found = {name: alone(name, "inception") for name in OWN}
     for framework, arrays in found.items():
         assert np.allclose(found[REFERENCE]["losses"], arrays["losses"], rtol=1e-4), framework
         assert agree(found[REFERENCE]["logits"], arrays["logits"]) < 1e-3, framework
@@ -406,7 +411,7 @@ def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
     together: Callable[[str, str, int], list[Found]],
     framework: str,
 ) -> None:
-    whole = alone(framework, "whole")
+    whole = alone(framework if framework in OWN else REFERENCE, "whole")
     first, second = together(framework, "whole", 2)
     for name in ARCHITECTURES["plain_cnn"]((32, 32, 3), 10).parameters():
         assert agree(whole[f"model/{name}"], first[f"model/{name}"]) < 1e-4, name
@@ -415,7 +420,7 @@ def test_two_ranks_with_half_the_batch_follow_one_with_the_whole(
     assert not np.allclose(first["losses"], second["losses"]), "both ranks saw the same samples"
 
 
-@pytest.mark.parametrize("framework", OF_TOKENS)
+@pytest.mark.parametrize("framework", OWN_OF_TOKENS)
 def test_parts_of_a_batch_add_up_to_the_same_step_of_adamw(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:
@@ -432,7 +437,8 @@ def test_two_ranks_that_split_their_batches_follow_one_with_adamw(
     together: Callable[[str, str, int], list[Found]],
     framework: str,
 ) -> None:
-    whole, (first, second) = alone(framework, "tokens"), together(framework, "tokens", 2)
+    one = framework if framework in OWN else OWN_OF_TOKENS[0]
+    whole, (first, second) = alone(one, "tokens"), together(framework, "tokens", 2)
     for name in network_of("gpt_tiny").parameters():
         for key in (f"model/{name}", f"optimizer/{name}", f"optimizer/{name}.second_moment"):
             assert np.array_equal(first[key], second[key]), key
@@ -479,7 +485,8 @@ def written_by(framework: str) -> tuple[str, ...]:
 
 OTHERS = {1: 2, 2: 1}
 """By a number of ranks: how many ranks wrote another checkpoint that they load."""
-CHECKPOINTS = [(name, format) for name in TRIED for format in written_by(name)]
+CHECKPOINTS = [(name, format) for name in OWN for format in written_by(name)]
+"""That others resume with the same bits, and from what other ranks wrote, is in test_determinism.py and test_shards.py."""
 
 
 @pytest.fixture(scope="module")
@@ -524,7 +531,7 @@ def test_a_new_process_goes_on_from_a_checkpoint_bit_for_bit(
         assert different(at_the_end(before), after) == []
 
 
-STRATEGIES_OF_EACH = [(name, each) for name in TRIED for each in strategies_of(name)]
+STRATEGIES_OF_EACH = [(name, each) for name in OWN for each in strategies_of(name)]
 FOR_NO_MORE_RANKS = {"multi_node_checkpointer": "was written by 1 ranks"}
 """Strategies whose versions only as many ranks or fewer can load, and the words with which they refuse more."""
 
@@ -549,7 +556,7 @@ def test_other_ranks_load_what_one_or_two_have_written_bit_for_bit(
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@EVERY
+@EACH
 def test_strategies_leave_no_thread_and_no_process(
     saved: Callable[[str, int], Saved], framework: str, ranks: int
 ) -> None:
@@ -577,7 +584,7 @@ def test_the_removal_of_an_engine_spares_the_versions_of_the_store(
         assert set(found["listed"]) == expected, "the engine has removed nothing"
 
 
-@EVERY
+@EACH
 def test_a_step_after_forgetting_the_momentum_is_one_from_zero_slots(
     alone: Callable[[str, str], Found], framework: str
 ) -> None:

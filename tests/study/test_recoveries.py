@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import small_run
 from checkout import COLD, ROOT, Checkout, ranks_of
+from warm.environments import warm_environments
 
 from ckptbench.common.files import read_json
 from ckptbench.failures.recovery.ulfm import OPTIONS, PREFIX, SHARED_MEMORY
@@ -141,7 +142,11 @@ def test_nothing_is_left_behind(done: Checkout) -> None:
 
 
 def trained(
-    cell: Cell, runs: Path, digits: Path, failures: Sequence[Mapping[str, object]]
+    cell: Cell,
+    runs: Path,
+    digits: Path,
+    failures: Sequence[Mapping[str, object]],
+    environments: Path,
 ) -> list[list[Event]]:
     """The events of each rank of a run in which no attempt but the first one was needed."""
     command = [
@@ -149,7 +154,7 @@ def trained(
         "--cell", json.dumps(cell.to_json()),
         "--training", json.dumps(dataclasses.asdict(small_run.TRAINING)),
         "--dataset", str(digits), "--runs", str(runs),
-        "--environment", str(COLD / cell.environment), "--lock", f"envs/{cell.environment}.txt",
+        "--environment", str(environments / cell.environment), "--lock", f"envs/{cell.environment}.txt",
         "--failures", json.dumps(failures),
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -192,8 +197,12 @@ def test_survivors_stay_and_train_on_with_a_new_process_as_if_nothing_had_failed
             recovery=PluginSpec("reinit", tuple(options.items())),
         )
         if framework == "pytorch":
-            ends["undisturbed"] = end_of(trained(cell, tmp_path, digits, [])[0])
-        events = trained(struck, tmp_path, digits, failures)
+            ends["undisturbed"] = end_of(
+                trained(cell, tmp_path, digits, [], warm_environments())[0]
+            )
+        # Real processes of one framework are enough: the others are forked.
+        environments = COLD if framework == "pytorch" else warm_environments()
+        events = trained(struck, tmp_path, digits, failures, environments)
         ends[framework] = end_of(events[0])
         launches = [
             sum(e == "launch" for e in (getattr(e, "name", "") for e in own)) for own in events
