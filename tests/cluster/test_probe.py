@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -75,3 +76,38 @@ def test_srun_on_two_nodes_is_measured_as_one_run(
 def test_mpirun_is_measured_as_one_run(tmp_path: Path, rank: str) -> None:
     train = training(tmp_path, rank, last=0)
     is_whole(*ended(tmp_path, *PROBE, str(tmp_path / "seen"), "--", *MPIRUN[rank], *train))
+
+
+COMPARED = """
+import os, sys, time
+from pathlib import Path
+from ckptbench_probe import session
+
+rank, interval, folder = os.environ["SLURM_PROCID"], int(sys.argv[1]), Path(sys.argv[2])
+with session() as s:
+    for step in range(1, 31):
+        time.sleep(0.01)
+        s.step()
+        if step % interval == 0:
+            with s.checkpoint(folder / f"step-{step}-of-{rank}.bin"):
+                (folder / f"step-{step}-of-{rank}.bin").write_bytes(b"x" * 4096)
+"""
+
+
+def test_settings_are_compared_on_two_nodes_of_slurm(slurm: object, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(COMPARED)
+    command = [
+        sys.executable, "-m", "ckptbench_probe.main", "compare", "--repeats", "2",
+        "--value", "interval=10,15", "--baseline", "interval=1000", "--output", str(tmp_path / "compared"),
+        "--", *SRUN, sys.executable, "train.py", "{interval}", "{folder}",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "compared" / "compare.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = ("value_interval", "ranks", "saves", "bytes")
+    assert [[row[name] for name in columns] for row in rows] == [
+        ["", "2", "0", ""],
+        ["10", "2", "6", "8192"],
+        ["15", "2", "4", "8192"],
+    ]
