@@ -48,7 +48,7 @@ WIDER: dict[str, Any] = {
         {"framework": "all", "ranks": 1, "faults": "killed_between", "omit": "momentum"},
         {"framework": ["tensorflow", "horovod_pytorch", "horovod_tensorflow"], "ranks": 1, "faults": "killed_inside"},
         {
-            "framework": "horovod_tensorflow", "ranks": 1, "deterministic": False, "history": "again", "faults": "none",
+            "framework": "horovod_tensorflow", "ranks": 1, "deterministic": False, "history": "rerun", "faults": "none",
         },
         {"framework": "horovod_tensorflow", "ranks": 1, "deterministic": False, "faults": "killed_inside"},
     ],

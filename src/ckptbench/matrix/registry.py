@@ -209,8 +209,9 @@ FORMAT_LABELS = {
 }
 """Each format's name in figures, in the order of the figures: a framework's default comes before its other formats."""
 WHOLE = "whole"
-HISTORIES = (WHOLE, "again")
-"""`whole`: a run. `again`: a second run with the same seed, to compare the two."""
+RERUN = "rerun"
+HISTORIES = (WHOLE, RERUN)
+"""`whole`: a run. `rerun`: a second run with the same seed, to compare the two."""
 NOTHING = "nothing"
 OMISSIONS = {
     NOTHING: "no part",

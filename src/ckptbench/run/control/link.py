@@ -128,7 +128,7 @@ class Link:
             )
         self.addresses = tuple(answer["addresses"])
         self.launched = answer.get("launched")
-        self.is_replacement = "again" in answer
+        self.is_replacement = "replaces" in answer
         threading.Thread(target=self._listen, daemon=True).start()
 
     def may_enter(self, step: int) -> bool:
