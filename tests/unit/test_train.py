@@ -227,7 +227,7 @@ def test_told_to_stop_it_leaves_a_checkpoint_of_that_step_and_goes_on_to_the_sam
     run(whole)
     link = Unasked(last_step=6)
     run_rank(plan, ALONE, link, started_ns=2)
-    assert link.told == 6
+    assert link.stopped == 6
     assert [event["step"] for event in events(plan.run_folder, "stop")] == [6]
     version = CheckpointStore(plan.checkpoint_folder, keep=2).newest()
     assert version is not None

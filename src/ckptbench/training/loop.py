@@ -127,7 +127,7 @@ class Trainer:
             levels=self._levels,
             recorder=self._recorder,
             on_stage=self._injector.at_stage,
-            begin=lambda position: self._injector.tell_save(position.step),
+            begin=lambda position: self._injector.report_save(position.step),
             barrier=self._recovery.barrier,
             gather=self._link.gather,
             attempt=self._plan.attempt,
@@ -326,7 +326,7 @@ class Trainer:
                 self._stop(before)
             if (regrouped := self._recovery.admit(before)) is not None:
                 raise Joined(regrouped)
-            self._injector.tell_step(before.step)
+            self._injector.report_step(before.step)
             self._step(before.step)
             if self._plan.cell.is_struck:
                 # A failure would lose these steps. Writing here costs time, but a struck run is no timing of its steps.

@@ -226,7 +226,7 @@ class ControlServer:
             self._is_asked = True
             self._tell_all({"stop": True})
 
-    def hear(self, connection: Connection, message: Message) -> None:
+    def handle(self, connection: Connection, message: Message) -> None:
         """Handle one message of a rank. Called in the serving thread."""
         with self._lock:
             if connection in self._leaving:
