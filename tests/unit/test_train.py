@@ -268,7 +268,7 @@ def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
     store = CheckpointStore(plan.checkpoint_folder, keep=2)
     strategy = timed(store, framework, dataclasses.replace(ALONE, world_size=2))
     with pytest.raises(
-        CheckpointError, match=r"lacks the share of rank 1.*a file system that all nodes share"
+        CheckpointError, match=r"lacks the shard of rank 1.*a file system that all nodes share"
     ):
         strategy.save(Position(step=4, epoch=0, step_in_epoch=4))
     assert store.newest() is None
@@ -424,13 +424,13 @@ def test_an_epoch_is_recorded_though_its_last_save_has_failed(
     ]
 
 
-@pytest.mark.parametrize(("batch", "share"), [("kept", (0, 24)), ("shrunk", (8, 8))])
-def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
+@pytest.mark.parametrize(("batch", "batch_slice"), [("kept", (0, 24)), ("shrunk", (8, 8))])
+def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_slice(
     make_plan: MakePlan,
     regrouping: Regrouping,
     monkeypatch: pytest.MonkeyPatch,
     batch: str,
-    share: tuple[int, int],
+    batch_slice: tuple[int, int],
 ) -> None:
     plan = make_plan("never")
     cell = dataclasses.replace(plan.cell, ranks=3, batch_size=8)
@@ -451,10 +451,10 @@ def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
     lines = map(json.loads, trace_path(plan.run_folder, 1).read_text().splitlines())
     (world,) = [event for event in lines if event["event"] == "membership"]
     assert (world["step"], world["ranks"]) == (1, [1])
-    assert (*world["first"], *world["samples"]) == share
+    assert (*world["first"], *world["samples"]) == batch_slice
     assert regrouping.part_read == world["samples"][0] / 24
     assert read[:2] == [8, 8]
-    assert set(read[2:]) == {share[1]}
+    assert set(read[2:]) == {batch_slice[1]}
 
 
 def test_a_loss_at_the_end_has_the_last_epoch_evaluated_by_those_that_are_left(

@@ -265,7 +265,7 @@ class CheckpointManager:
         return pending
 
     def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:
-        """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
+        """Put this rank's shards on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
         for level, written in pending.shard.written.items():
             with self._recording_failure(pending.position, level):
@@ -290,12 +290,12 @@ class CheckpointManager:
                 # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.
                 fsync(staging / file.name)
             mark_written(staging, self._world.rank, files)
-            meet()  # wait until all shares are written
+            meet()  # wait until all shards are written
             meet()  # wait until the version is committed
             return None
         meet()
-        shares = gather_marked(staging, self._writers_of(level)[1:], are_written=self._blocking)
-        durable = self._commit(level, staging, position, [*files, *shares])
+        others = gather_marked(staging, self._writers_of(level)[1:], are_written=self._blocking)
+        durable = self._commit(level, staging, position, [*files, *others])
         meet()
         return durable
 

@@ -177,7 +177,7 @@ def _present(traces: Sequence[Trace], newcomer: int, at_ns: int) -> int | None:
 
 
 def records(traces: Sequence[Trace], everybody: Members) -> list[Record]:
-    """Every step that any rank has recorded. `everybody` are the shares while no event says otherwise."""
+    """Every step that any rank has recorded. `everybody` are the members while no event says otherwise."""
     return [
         record
         for rank, trace in enumerate(traces)
