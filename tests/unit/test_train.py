@@ -389,10 +389,10 @@ def test_it_may_go_back_to_the_newest_version_with_all_of_its_state(
     assert ends(plan) == ends(whole)
     assert [block["first_step"] for block in events(plan.run_folder, "steps")] == [0, 4, 4, 8]
     (regroup,) = events(plan.run_folder, "regroup")
-    (world,) = events(plan.run_folder, "membership")
-    assert (regroup["reached"], regroup["step"], world["step"]) == (6, 4, 4)
+    (membership,) = events(plan.run_folder, "membership")
+    assert (regroup["reached"], regroup["step"], membership["step"]) == (6, 4, 4)
     assert regroup["bytes"] > 0
-    assert regroup["ready_ns"] > world["monotonic_ns"]
+    assert regroup["ready_ns"] > membership["monotonic_ns"]
 
 
 def test_without_a_version_there_is_none_to_go_back_to(
@@ -449,10 +449,10 @@ def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_slice(
     place = dataclasses.replace(ALONE, rank=1, world_size=3, addresses=("127.0.0.1:1",) * 3)
     run_rank(plan, place, Unasked(), started_ns=2)
     lines = map(json.loads, trace_path(plan.run_folder, 1).read_text().splitlines())
-    (world,) = [event for event in lines if event["event"] == "membership"]
-    assert (world["step"], world["ranks"]) == (1, [1])
-    assert (*world["first"], *world["samples"]) == batch_slice
-    assert regrouping.part_read == world["samples"][0] / 24
+    (membership,) = [event for event in lines if event["event"] == "membership"]
+    assert (membership["step"], membership["ranks"]) == (1, [1])
+    assert (*membership["first"], *membership["samples"]) == batch_slice
+    assert regrouping.part_read == membership["samples"][0] / 24
     assert read[:2] == [8, 8]
     assert set(read[2:]) == {batch_slice[1]}
 

@@ -6,7 +6,7 @@ or the end of training waited.
 The files of a blocking strategy are written when its `save` returns. Then the training thread also syncs and
 commits, and the ranks wait for one another in the recovery's barrier (by default the framework's). A commit
 renames the folder, in which files and manifest are synced. The saves of any other strategy end in the
-background, in a second thread. There the rank that commits waits for the other ranks' notes in the staging folder,
+background, in a second thread. There the rank that commits waits for the other ranks' done markers in the staging folder,
 because only the training thread may use collectives.
 
 Old versions are removed behind training, after the commit of every strategy's save. The next save waits for it.
@@ -442,4 +442,4 @@ def _work(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
 
 
 def _not_at_all() -> None:
-    """The `meet` of background saves does nothing: the rank that commits waits for the notes of the others instead."""
+    """The `meet` of background saves does nothing: the rank that commits waits for the markers of the others instead."""
