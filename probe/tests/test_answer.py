@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from traces import Written
 
-from ckptbench_probe.answer import Wishes, answer
+from ckptbench_probe.answer import Overrides, answer
 from ckptbench_probe.costs import costs
 from ckptbench_probe.measures import measure
 from ckptbench_probe.reading import read
@@ -33,12 +33,12 @@ def test_without_ckptbench_the_command_is_told(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     measures = measure(read(folder))
     (line,) = answer(
-        costs(measures), Wishes(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
+        costs(measures), Overrides(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
     )
     assert line.endswith(
         f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 7200s --gpus 64 --save-steps"
     )
-    first, line = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    first, line = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert first == "how often to save depends on how often the job fails"
     assert line.startswith("name it: ckptbench decide --costs costs.yaml --gpus 1 --save-steps with --mtbf 14h ")  # fmt: skip
 
@@ -46,7 +46,7 @@ def test_without_ckptbench_the_command_is_told(
 def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
     """Young's intervals: the roots of 2 x 0.4 s x 3,600 s and of ten and a hundred times that, less what Daly's takes off."""
     measures = replace(measure(read(folder)), updates=200)
-    first, heads, *table, last = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    first, heads, *table, last = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert first == "how often to save depends on how often the job fails:"
     assert heads.split("  ")[-1] == "today's 3 steps lose"
     for line, hours, steps in zip(table, (1, 10, 100), (53, 169, 536), strict=True):
@@ -59,7 +59,7 @@ def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
 
 def test_with_ckptbench_the_interval_is_told(folder: Path) -> None:
     measures = measure(read(folder))
-    (line,) = answer(costs(measures), Wishes(mtbf_s=7200.0), measures, folder / "costs.yaml")
+    (line,) = answer(costs(measures), Overrides(mtbf_s=7200.0), measures, folder / "costs.yaml")
     # Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s.
     assert line.startswith("longer than this training's 10 steps: save at its end; a longer training: save every 76 steps (76 s): save_steps=76")  # fmt: skip
     assert "today's 3 steps lose" in line
@@ -70,7 +70,7 @@ def test_where_no_step_is_free_of_saves_that_is_told(tmp_path: Path) -> None:
         Written().updates(1).save(1.0, 1.1, finished=9.0, after=1).updates(2, 3, 4).into(tmp_path)
     )
     measures = measure(read(rank))
-    (line,) = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    (line,) = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert line.startswith("how often to save cannot be told")
 
 
@@ -78,7 +78,7 @@ def test_where_every_save_has_failed_that_is_told(tmp_path: Path) -> None:
     rank = Written().updates(1, 2, 3, 4).save(4.0, 4.1, after=4).updates(5, 6)
     rank.events[2]["failed"] = True
     measures = measure(read(rank.into(tmp_path)))
-    (line,) = answer(costs(measures), Wishes(), measures, Path("costs.yaml"))
+    (line,) = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert line.endswith("cannot be told: every save has failed")
 
 

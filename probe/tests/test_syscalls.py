@@ -1,4 +1,4 @@
-"""`run --syscalls`: strace is the witness of syncs, and changes nothing else."""
+"""`run --syscalls`: strace records syncs, and changes nothing else."""
 
 from __future__ import annotations
 

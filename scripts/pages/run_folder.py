@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from ckptbench.run.events import KINDS
+from ckptbench.run.events import KINDS, name_of
 from ckptbench.run.layout import FILES, MANIFEST_FIELDS
 
 SAID_ABOVE = {
@@ -27,7 +27,7 @@ def manifest() -> str:
 
 def events() -> str:
     """Each event of a trace: when it is written, and its fields."""
-    return "\n".join(_section(name, kind) for name, kind in KINDS.items())
+    return "\n".join(_section(name, kind) for name, kind in KINDS.items() if name == name_of(kind))
 
 
 def _list(meanings: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the schedulers of tests/cluster from Debian's packages and starts none of them: the
-# fixtures run daemons of their own. And Chromium, in which tests/study opens the page to ask "what if", strace, a witness of the probe, and
+# fixtures run daemons of their own. And Chromium, in which tests/study opens the page to ask "what if", strace for the probe, and
 # rsync, by which a storage of Snakemake copies.
 # As root, on Debian 12; does nothing where all is installed.
 # Debian has no PBS: of that only what it needs is installed, if CKPTBENCH_OPENPBS is the folder of a built one.

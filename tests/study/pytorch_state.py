@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from scenario import Scenario, open_strategy
 from scenarios import main
 
-from ckptbench.checkpointing import staging_buffer as images
+from ckptbench.checkpointing import staging_buffer
 from ckptbench.checkpointing.copying import is_native
 from ckptbench.checkpointing.pieces import pieces_in
 from ckptbench.checkpointing.store import CheckpointStore
@@ -80,7 +80,7 @@ def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
         format="safetensors" if way in OWN else way,
         store=CheckpointStore(folder, keep=1),
     )
-    images.is_native = (lambda: False) if way.endswith(BY_NUMPY) else is_native
+    staging_buffer.is_native = (lambda: False) if way.endswith(BY_NUMPY) else is_native
     saving.ready()
     _overwrite(framework, seed=1)
     then, own = _tensors(framework), framework.rank_state()
@@ -127,7 +127,7 @@ def _overwrite(framework: PyTorch, seed: int) -> None:
 
 
 def _read(version: Version) -> dict[str, torch.Tensor]:
-    """The tensors of the shares as `safetensors` opens them, those that are cut put together, and tied ones by both names."""
+    """The tensors of the shards as `safetensors` opens them, those that are cut put together, and tied ones by both names."""
     parts: dict[str, torch.Tensor] = {}
     metadata: dict[str, str] = {}
     for file in version.files.values():

@@ -160,7 +160,7 @@ def _join(framework: str, world: RankContext, *, seed: int, deterministic: bool)
 
 
 class Scenario:
-    """A framework that has joined and built, and its share of the batches."""
+    """A framework that has joined and built, and its slice of the batches."""
 
     def __init__(
         self,
@@ -203,13 +203,13 @@ class Scenario:
         return self.framework.predict(batch(0, 8, image_of(self.model))[0][:size])
 
     def train(self, first: int, last: int, size: int) -> list[float]:
-        """Steps `first` to `last` - 1, each on this rank's share of `size` samples."""
+        """Steps `first` to `last` - 1, each on this rank's slice of `size` samples."""
         losses = []
         for step in range(first, last):
             images, labels = batch(step, size, image_of(self.model))
-            share = slice(
+            own = slice(
                 self.world.rank * size // self.world.world_size,
                 (self.world.rank + 1) * size // self.world.world_size,
             )
-            losses.append(self.framework.step(images[share], labels[share]))
+            losses.append(self.framework.step(images[own], labels[own]))
         return losses

@@ -48,7 +48,7 @@ WIDER: dict[str, Any] = {
         {"framework": "all", "ranks": 1, "faults": "killed_between", "omit": "momentum"},
         {"framework": "pytorch_fsdp", "ranks": 2, "faults": {"listed": {"name": "twice"}}, "recovery": "torchrun"},
         {
-            "framework": "horovod_tensorflow", "ranks": 1, "deterministic": False, "history": "again", "faults": "none",
+            "framework": "horovod_tensorflow", "ranks": 1, "deterministic": False, "history": "rerun", "faults": "none",
         },
         {"framework": "horovod_tensorflow", "ranks": 1, "deterministic": False, "faults": "killed_inside"},
     ],

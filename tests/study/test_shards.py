@@ -61,9 +61,9 @@ def test_a_shard_that_two_ranks_hold_is_written_once(found: Launches) -> None:
     hybrid, sharded = (found[framework, 4][0] for framework in (HYBRID, FRAMEWORK))
     for strategy in strategies(FRAMEWORK):
         assert hybrid[f"written/{strategy}"].sum() < 1.1 * sharded[f"written/{strategy}"].sum()
-    shares = hybrid["written/sharded"]
-    assert len(shares) == 4
-    assert shares.max() < 1.2 * shares.min()
+    sizes = hybrid["written/sharded"]
+    assert len(sizes) == 4
+    assert sizes.max() < 1.2 * sizes.min()
 
 
 @pytest.mark.parametrize(("then", "now"), list(itertools.pairwise(CHAIN)))

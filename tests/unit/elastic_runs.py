@@ -154,7 +154,7 @@ class Elastic:
     ) -> None:
         """What the ranks notice now they have agreed on after `agreed_s`, and are ready `ready_s` later, or never."""
         self.world = world
-        shares = batch_slices(world, len(self.all), BATCH_SIZE, kept=self.kept)
+        slices = batch_slices(world, len(self.all), BATCH_SIZE, kept=self.kept)
         noticed_ns = self.ns
         self.now += agreed_s
         agreed_ns = self.ns
@@ -162,8 +162,8 @@ class Elastic:
         for rank in world:
             self.traces[rank].write(
                 events.Membership(
-                    step=step, ranks=list(world), first=[each.first for each in shares],
-                    samples=[each.samples for each in shares], monotonic_ns=self.ns,
+                    step=step, ranks=list(world), first=[each.first for each in slices],
+                    samples=[each.samples for each in slices], monotonic_ns=self.ns,
                 )
             )  # fmt: skip
             if not ready:

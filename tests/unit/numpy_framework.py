@@ -15,11 +15,11 @@ ALONE = RankContext(
 
 
 class Unasked(Link):
-    """A launcher's line in which nobody asks to stop; or asks after the step `last_step`."""
+    """A connection to the launcher in which nobody asks to stop; or asks after the step `last_step`."""
 
     def __init__(self, last_step: int | None = None) -> None:
         self.last_step = last_step
-        self.told: int | None = None
+        self.stopped: int | None = None
         self.is_replacement = False
         self.launched = None
 
@@ -30,4 +30,4 @@ class Unasked(Link):
         """Nobody listens."""
 
     def tell_stopped(self, steps_done: int) -> None:
-        self.told = steps_done
+        self.stopped = steps_done

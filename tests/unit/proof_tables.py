@@ -42,7 +42,7 @@ def _omissions(framework: str) -> tuple[str, ...]:
 class Restarts:
     """What the runs that were killed, and those of the same seed again, came to."""
 
-    histories: tuple[str, ...] = ("again", "killed_between", "killed_inside", "killed_thrice")
+    histories: tuple[str, ...] = ("rerun", "killed_between", "killed_inside", "killed_thrice")
     caches: tuple[str, ...] = ("warm", "cold")
     parting: frozenset[tuple[str, bool]] = frozenset({("tensorflow", False)})
     """Framework and deterministic mode of the runs that part from their reference, after the second epoch."""

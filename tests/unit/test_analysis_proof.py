@@ -93,15 +93,15 @@ def test_a_restart_that_gives_everything_back_is_bit_equal(tmp_path: Path) -> No
     assert pd.isna(row["caught"])
 
 
-@pytest.mark.parametrize("disturbed", ["reference", "again"])
+@pytest.mark.parametrize("disturbed", ["reference", "rerun"])
 def test_a_run_that_was_to_be_left_alone_and_was_resumed_proves_nothing(
     tmp_path: Path, disturbed: str
 ) -> None:
-    run = FakeRun(cell=cell(ranks=2, history="again"), proof=True)
-    attempts = {"reference": 1, "again": 1, disturbed: 2}
+    run = FakeRun(cell=cell(ranks=2, history="rerun"), proof=True)
+    attempts = {"reference": 1, "rerun": 1, disturbed: 2}
     found = tables(
         tmp_path,
-        dataclasses.replace(run, attempts=attempts["again"]),
+        dataclasses.replace(run, attempts=attempts["rerun"]),
         dataclasses.replace(reference(run), attempts=attempts["reference"]),
     )
     assert found["resume_proof"].empty
@@ -348,14 +348,14 @@ def test_a_step_that_no_attempt_is_known_to_have_saved_leaves_it_open_what_is_mi
 
 
 def test_two_runs_of_the_same_seed_are_compared_too(tmp_path: Path) -> None:
-    again = whole()
-    again = dataclasses.replace(
-        again,
-        cell=dataclasses.replace(again.cell, history="again"),
+    rerun = whole()
+    rerun = dataclasses.replace(
+        rerun,
+        cell=dataclasses.replace(rerun.cell, history="rerun"),
         state=lambda moment: changed(trained(moment), "model/dense.kernel", 2.0),
         loss=lambda rank, step: 1.5 if step == 19 else 1.0,
     )
-    row = proof(tmp_path, again, whole())
+    row = proof(tmp_path, rerun, whole())
     assert row["attempts"] == 1
     assert (row["bit_equal"], row["groups"], row["max_ulp"]) == (False, "weights", 2**23)
     assert row["loss_difference"] == pytest.approx(0.5 / 10)
@@ -420,11 +420,11 @@ def test_without_a_reference_or_a_proof_nothing_is_proven(tmp_path: Path) -> Non
 
 def test_runs_of_the_proof_are_in_no_table_of_times_or_sizes(tmp_path: Path) -> None:
     runs = [FakeRun(cell=cell()), FakeRun(cell=cell("never"))]
-    again = FakeRun(
-        cell=cell(history="again"), step_s=lambda rank, step: 9.0, files={"model.pt": 5}
+    rerun = FakeRun(
+        cell=cell(history="rerun"), step_s=lambda rank, step: 9.0, files={"model.pt": 5}
     )
     ordinary = tables(tmp_path / "ordinary", *runs)
-    found = tables(tmp_path / "more", *runs, again)
+    found = tables(tmp_path / "more", *runs, rerun)
 
     for name in ("overhead", "sizes", "scaling", "checkpoint_cost", "stall"):
         assert not ordinary[name].empty

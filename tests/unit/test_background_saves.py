@@ -25,7 +25,7 @@ from test_native import FIRST, SECOND, built, newest, same
 from ckptbench.checkpointing import manager as timing
 from ckptbench.checkpointing import staging_buffer
 from ckptbench.checkpointing.manager import CheckpointManager
-from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, share_name
+from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, shard_name
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS
@@ -102,7 +102,7 @@ def test_the_version_is_the_state_of_its_step_though_training_went_on(
     update(framework, saving, 1)
     saving.close()
     version, other = newest(tmp_path / "store"), built(seed=3)
-    assert version.files.keys() == {share_name(0), own_name(0)}
+    assert version.files.keys() == {shard_name(0), own_name(0)}
     reader(tmp_path / "store", other).load(version)
     assert same(other.tensors(), then.tensors())
 
@@ -279,8 +279,8 @@ def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -
     assert buffer.copies_in_place == (way == "native")
     buffer.begin(framework.rank_state())
     buffer.capture()
-    _, share = buffer.write(tmp_path, tmp_path / "none")
-    assert (tmp_path / share.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
+    _, shard = buffer.write(tmp_path, tmp_path / "none")
+    assert (tmp_path / shard.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
 
 
 def test_a_copy_in_the_background_looks_up_no_tensor(way: str) -> None:
@@ -565,13 +565,13 @@ def test_the_file_of_a_removed_version_is_written_over(tmp_path: Path, engine: s
         update(framework, saving, step)
         saving.save(Position(step=step, epoch=0, step_in_epoch=step))
         saving.settle()
-        inodes.append((newest(store.folder).folder / share_name(0)).stat().st_ino)
+        inodes.append((newest(store.folder).folder / shard_name(0)).stat().st_ino)
     saving.close()
     assert inodes[3:] == inodes[:3], "three files take turns"
     assert len(set(inodes)) == 3
 
 
-def test_shares_of_two_ranks_are_the_state(tmp_path: Path) -> None:
+def test_shards_of_two_ranks_are_the_state(tmp_path: Path) -> None:
     first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
     folder = tmp_path / "store"
     ranks = [strategy("deepfreeze", folder, built(), world) for world in (first, second)]
@@ -580,7 +580,7 @@ def test_shares_of_two_ranks_are_the_state(tmp_path: Path) -> None:
     for rank in ranks:
         rank.close()
     version, other = newest(folder), built(seed=3)
-    assert version.files.keys() == {share_name(0), own_name(0), share_name(1), own_name(1)}
+    assert version.files.keys() == {shard_name(0), own_name(0), shard_name(1), own_name(1)}
     reader(folder, other).load(version)
     assert same(other.tensors(), built().tensors())
 
@@ -594,17 +594,17 @@ def test_a_rank_that_writes_no_state_needs_no_memory(tmp_path: Path, memories: l
         rank.close()
     assert len(memories) == 1
     files = newest(tmp_path / "store").files
-    assert files.keys() == {share_name(0), own_name(0), own_name(1)}
+    assert files.keys() == {shard_name(0), own_name(0), own_name(1)}
 
 
 @ENGINES
 def test_an_error_of_the_disk_names_the_file(tmp_path: Path, engine: str) -> None:
     saving = strategy(engine, tmp_path / "store", built())
     staging = CheckpointStore(tmp_path / "store", keep=2).staging(FIRST.step)
-    (staging / share_name(0)).mkdir()
+    (staging / shard_name(0)).mkdir()
     saving.save(FIRST)
     with pytest.raises(
-        CheckpointError, match=rf"{share_name(0)} cannot be written in the background: FileExists"
+        CheckpointError, match=rf"{shard_name(0)} cannot be written in the background: FileExists"
     ):
         saving.close()
 

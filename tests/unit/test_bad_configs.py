@@ -57,7 +57,7 @@ BAD = {
     "matrix: {framework: [pytorch, torch]}": "matrix.framework[1] is 'torch': it should be 'chainer', 'pytorch', ",
     "matrix: {history: killed_thrice}": "matrix.history[0] is 'killed_thrice': it is one of faults: write faults: killed_thrice",
     "include: [{history: {exponential: {mean_s: 30}}}]": "include[0].history[0] is {'exponential': {'mean_s': 30}}: it is one of faults: write faults: exponential",
-    "matrix: {history: killed}": "matrix.history[0] is 'killed': it should be 'whole' or 'again'",
+    "matrix: {history: killed}": "matrix.history[0] is 'killed': it should be 'whole' or 'rerun'",
     "matrix: {dataset: imagenet}": "matrix.dataset[0] is 'imagenet': it should be 'cifar10', 'digits', 'synthetic' or 'text'",
     "matrix: {strategy: deepfrozen}": "matrix.strategy[0] is 'deepfrozen': use native, sharded, async, ",
     "matrix: {strategy: {sharded: 3}}": "matrix.strategy[0] is {'sharded': 3}: use native, ",
@@ -84,6 +84,8 @@ BAD = {
     "matrix: {strategy: {deepfreeze: {memory: 1, partner: 0}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 1, 'partner': 0}}: partner was removed after version 0.1: remove it",
     "matrix: {strategy: {dcp_async: {stager: fresh}}}": "matrix.strategy[0] is {'dcp_async': {'stager': 'fresh'}}: stager was removed after version 0.1: remove it",
     "matrix: {strategy: [native, {orbax: {compression: true}}]}": "matrix.strategy[1] is {'orbax': {'compression': True}}: compression was removed after version 0.1: remove it",
+    "matrix: {history: [whole, again]}": "matrix.history[1] is 'again': again was removed after version 0.1: use rerun, its new name",
+    "include: [{history: again}]": "include[0].history[0] is 'again': again was removed after version 0.1: use rerun, its new name",
     "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
     "include: [{recovery: {horovod_elastic: {}}}]": "include[0].recovery[0] is {'horovod_elastic': {}}: horovod_elastic was removed after",
     # Flags, lists, texts.
@@ -127,14 +129,14 @@ BAD = {
     STRUCK % (9, "save"): "failures.late[0].step is 9: it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-",
     "matrix: {framework: pytorch, faults: {listed: {name: two}}}\nfailures: {one: [{step: 1, rank: 0}]}": "the matrix is empty: "
     "listed needs the name of a list under failures (one)",
-    "matrix: {history: again, faults: exponential, interval: 1}": "the matrix is empty: faults exponential with history again",
+    "matrix: {history: rerun, faults: exponential, interval: 1}": "the matrix is empty: faults exponential with history rerun",
     "matrix: {framework: pytorch, faults: listed}": "the matrix is empty: listed needs the name of a list under failures (it has none)",
     "matrix: {framework: pytorch, format: [hdf5, npz]}": "matrix.format[1] is 'npz': no cell of the matrix can have it: pytorch does not write npz: "
     "use torch_save, safetensors, hdf5",
     "include: [{framework: tensorflow, format: npz, interval: 1}]": "include[0] is {'framework': 'tensorflow', 'format': 'npz', "
     "'interval': 1}: tensorflow does not write npz: use hdf5, keras, tf_checkpoint",
     "matrix: {interval: never}\ninclude: [{format: hdf5}]": "include[0] is {'format': 'hdf5'}: it names a format and no interval",
-    "matrix: {interval: 1, history: again}": "training.proof is false: ",
+    "matrix: {interval: 1, history: rerun}": "training.proof is false: ",
     "matrix: {framework: pytorch, interval: never, strategy: [native, async]}": "matrix.strategy[1] is 'async': no cell of the matrix "
     "can have it: its runs are those of other values, as none of them saves: add an interval other than never",
     # Too many.
@@ -275,7 +277,7 @@ def test_what_only_files_together_get_wrong_names_the_field_that_is_to_change(pl
         plan, GOOD + "checkpoints: {keep_after_run: 2}", "checkpoints: {keep_during_run: 1}"
     )
     assert "keep_after_run is 2, and no more are there than keep_during_run, which is 1" in line
-    line = refusal(plan, GOOD, "matrix: {history: again, interval: 1}")
+    line = refusal(plan, GOOD, "matrix: {history: rerun, interval: 1}")
     assert line.startswith("config.yaml and study.yaml: training.proof is false: ")
     line = refusal(plan, GOOD, "matrix: {batch_size: 4096}")
     assert line == (

@@ -301,7 +301,7 @@ def test_a_recovery_that_the_cell_cannot_have_is_refused(
 @pytest.mark.usefixtures("recoveries")
 def test_an_elastic_recovery_can_be_undisturbed_and_on_a_gpu_where_it_needs_no_packages() -> None:
     assert cell(recovery=PluginSpec("shrink")).is_undisturbed
-    assert cell(history="again", recovery=PluginSpec("shrink")).reference.recovery == PluginSpec(
+    assert cell(history="rerun", recovery=PluginSpec("shrink")).reference.recovery == PluginSpec(
         "shrink"
     )
     on_gpu = cell(accelerator="cuda", faults=EXPONENTIAL, recovery=PluginSpec("agent"))

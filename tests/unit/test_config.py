@@ -295,18 +295,18 @@ def test_a_run_that_is_surely_too_short_to_be_killed_is_an_error_before_anything
 
 def test_a_history_without_a_proof_is_an_error() -> None:
     with pytest.raises(
-        ConfigError, match=r"training\.proof is false: runs with history again or killed faults"
+        ConfigError, match=r"training\.proof is false: runs with history rerun or killed faults"
     ):
         cells(matrix=KILLED)
 
 
 def test_include_adds_the_product_of_its_lists() -> None:
     matrix = {"framework": "pytorch", "ranks": 1, "interval": ["never", 1]}
-    added = [{"history": "again", "ranks": [1, 2]}, {"faults": "killed_inside", "ranks": [1, 2]}]
+    added = [{"history": "rerun", "ranks": [1, 2]}, {"faults": "killed_inside", "ranks": [1, 2]}]
     expanded = cells(matrix=matrix, include=added, training=PROOF, repeats=1)
     assert {(cell.disturbance, cell.ranks, str(cell.interval)) for cell in expanded} == {
-        ("whole", 1, "never"), ("whole", 1, "e1"), ("again", 1, "e1"), ("killed_inside", 1, "e1"),
-        ("whole", 2, "e1"), ("again", 2, "e1"), ("killed_inside", 2, "e1"),
+        ("whole", 1, "never"), ("whole", 1, "e1"), ("rerun", 1, "e1"), ("killed_inside", 1, "e1"),
+        ("whole", 2, "e1"), ("rerun", 2, "e1"), ("killed_inside", 2, "e1"),
     }  # fmt: skip
 
 

@@ -21,11 +21,11 @@ from ckptbench.checkpointing.levels import KEPT_LOCAL
 from ckptbench.checkpointing.pieces import write_pieces
 from ckptbench.checkpointing.state_files import (
     bytes_of,
-    load_shares,
-    own_share,
+    load_shards,
+    own_shard,
     save_own,
-    share_file,
-    share_name,
+    shard_file,
+    shard_name,
 )
 from ckptbench.checkpointing.version import Version
 from ckptbench.launch.run import Execution, run_cell
@@ -184,14 +184,14 @@ class Late(Strategy):
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
             assert self.go.wait(300)
-        share = own_share(self._training_state.state(), 0, 1)
-        pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in share)
-        write_pieces(staging / share_name(0), [piece for _, piece in share], pieces)
+        shard = own_shard(self._training_state.state(), 0, 1)
+        pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in shard)
+        write_pieces(staging / shard_name(0), [piece for _, piece in shard], pieces)
         self.taken.set()
-        return own, share_file(staging, 0)
+        return own, shard_file(staging, 0)
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._training_state, 0)
+        load_shards(version, folder, self._training_state, 0)
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -218,9 +218,9 @@ def late_strategy(monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginSpec]:
         return loss
 
     def saving(self: Late, position: Position, slots: Sequence[Slot]) -> Shard:
-        share = begun(self, position, slots)
+        shard = begun(self, position, slots)
         waiting.append(position.step)
-        return share
+        return shard
 
     waiting: list[int] = []
     monkeypatch.setattr(NumpyFramework, "step", stepping)

@@ -108,9 +108,9 @@ def test_the_order_of_an_epoch_depends_on_seed_and_epoch_alone() -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_ranks_together_read_what_one_rank_reads(world_size: int) -> None:
     order = epoch_order(0, 0, 103)
-    shares = batch_slices(range(world_size), world_size, 12 // world_size)
+    slices = batch_slices(range(world_size), world_size, 12 // world_size)
     for step in range(steps_per_epoch(103, world_size, 12 // world_size, None)):
-        together = [rank_batch(order, step, share, 12) for share in shares]
+        together = [rank_batch(order, step, each, 12) for each in slices]
         np.testing.assert_array_equal(
             np.concatenate(together), rank_batch(order, step, BatchSlice(0, 12), 12)
         )

@@ -204,7 +204,7 @@ def test_a_state_that_comes_from_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_was_lost_is_in_no_comparison_of_bits(tmp_path: Path) -> None:
-    again = FakeRun(cell=cell(ranks=2, history="again"), proof=True)
+    again = FakeRun(cell=cell(ranks=2, history="rerun"), proof=True)
     whole = FakeRun(cell=again.cell.reference, proof=True)
     tables = collect([again.write(tmp_path), whole.write(tmp_path)])
     digests = tables["digests"]

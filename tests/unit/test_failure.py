@@ -12,7 +12,7 @@ from test_levels import deepfreeze, opened, save, three
 from test_native import built
 
 from ckptbench.checkpointing.levels import failed_save
-from ckptbench.checkpointing.state_files import share_name
+from ckptbench.checkpointing.state_files import shard_name
 from ckptbench.common import remedies
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import mount_of
@@ -49,7 +49,7 @@ def test_the_level_that_failed_is_named_and_no_other(tmp_path: Path, level: str)
     def fails(staging: Path, recycled: Path) -> object:
         if staging.parent == tmp_path / level:
             raise CheckpointError(
-                f"{staging / share_name(0)} cannot be written in the background: OSError: {full(errno.ENOSPC)}"
+                f"{staging / shard_name(0)} cannot be written in the background: OSError: {full(errno.ENOSPC)}"
             )
         return write(staging, recycled)
 

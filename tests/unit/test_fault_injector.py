@@ -114,24 +114,24 @@ def test_a_recovery_that_fails_is_struck_when_it_begins(tmp_path: Path) -> None:
 def test_what_did_not_strike_is_told_at_the_end(tmp_path: Path) -> None:
     failures = [Failure(step=999, rank=0), Failure(second=3600.0, rank=0)]
     assert start(tmp_path, *failures, steps=20) == 0
-    (rested,) = (event for event in journal(tmp_path) if isinstance(event, Unfired))
-    assert (rested.ahead, rested.missed) == ([1], [0])
+    (unfired,) = (event for event in journal(tmp_path) if isinstance(event, Unfired))
+    assert (unfired.ahead, unfired.missed) == ([1], [0])
 
 
 @contextmanager
 def injector(program: str) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
-    """One that does what `program` says. `line` leads to its rank."""
-    line, other_end = Pipe()
-    start = "import sys; from multiprocessing.connection import Connection; line = Connection(int(sys.argv[1]));"
+    """One that does what `program` says. `connection` leads to its rank."""
+    connection, other_end = Pipe()
+    start = "import sys; from multiprocessing.connection import Connection; connection = Connection(int(sys.argv[1]));"
     with subprocess.Popen(
         [sys.executable, "-c", f"{start} {program}", str(other_end.fileno())],
         pass_fds=[other_end.fileno()],
     ) as process:
         other_end.close()
-        yield process, line
+        yield process, connection
 
 
-HEARS_ONCE = "line.send('ready'); line.recv(); sys.exit(7)"
+HEARS_ONCE = "connection.send('ready'); connection.recv(); sys.exit(7)"
 
 
 def test_an_injector_that_is_gone_before_the_first_step_is_an_error() -> None:
@@ -139,29 +139,29 @@ def test_an_injector_that_is_gone_before_the_first_step_is_an_error() -> None:
         injector("sys.exit(7)") as gone,
         pytest.raises(CkptbenchError, match="the injector of this rank ended with exit status 7"),
     ):
-        InjectorClient(*gone).tell_step(0)
+        InjectorClient(*gone).report_step(0)
 
 
 def test_an_injector_that_ends_later_is_an_error_of_the_next_step_not_of_a_recovery() -> None:
     """A rank that recovers has an error of its own to tell."""
-    with injector(HEARS_ONCE) as (process, line):
-        client = InjectorClient(process, line)
-        client.tell_step(0)
+    with injector(HEARS_ONCE) as (process, connection):
+        client = InjectorClient(process, connection)
+        client.report_step(0)
         process.wait()
         client.recovering()
         with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
-            client.tell_step(1)
+            client.report_step(1)
 
 
 @pytest.mark.parametrize(
-    ("failure", "tell"),
+    ("failure", "report"),
     [
-        (Failure(step=0, rank=0), lambda target: target.tell_step(0)),
-        (Failure(step=5, moment="save", rank=0), lambda target: target.tell_save(5)),
+        (Failure(step=0, rank=0), lambda target: target.report_step(0)),
+        (Failure(step=5, moment="save", rank=0), lambda target: target.report_save(5)),
         (
             Failure(step=5, moment="save", stage="written", rank=0),
             lambda target: (
-                target.tell_save(5),
+                target.report_save(5),
                 target.at_stage("begun"),
                 target.at_stage("written"),
             ),
@@ -170,20 +170,20 @@ def test_an_injector_that_ends_later_is_an_error_of_the_next_step_not_of_a_recov
     ids=["at a step", "in a save", "at a stage"],
 )
 def test_a_rank_stands_still_at_the_moment_at_which_it_is_killed(
-    failure: Failure, tell: Callable[[InjectorClient], object]
+    failure: Failure, report: Callable[[InjectorClient], object]
 ) -> None:
     """This injector ends without killing it."""
-    with injector(HEARS_ONCE) as (process, line):
-        client = InjectorClient(process, line, [failure])
+    with injector(HEARS_ONCE) as (process, connection):
+        client = InjectorClient(process, connection, [failure])
         with pytest.raises(CkptbenchError, match="ended with exit status 7; see above"):
-            tell(client)
+            report(client)
 
 
 def test_an_injector_ends_with_its_rank_though_a_process_that_this_has_forked_holds_the_line(
     tmp_path: Path,
 ) -> None:
     """Here this test holds it."""
-    line, other_end = Pipe()
+    connection, other_end = Pipe()
     with subprocess.Popen(["sleep", "600"]) as rank:
         orders = Orders(
             pid=rank.pid, nodes=("here",), attempt=1, journal=strikes_path(tmp_path, 0), failures={0: Failure(step=9, rank=0)},
@@ -193,8 +193,8 @@ def test_an_injector_ends_with_its_rank_though_a_process_that_this_has_forked_ho
         process = subprocess.Popen(
             [*command, str(other_end.fileno())], pass_fds=[other_end.fileno()]
         )
-        line.send(orders)
-        assert line.recv() == READY
+        connection.send(orders)
+        assert connection.recv() == READY
         rank.kill()
     assert process.wait(BOUND_S) == 0
     assert journal(tmp_path) == []

@@ -51,7 +51,7 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
     }  # fmt: skip
     assert not FIGURES["strategies"].shows(BASELINE)
     assert not FIGURES["timeline"].shows(BASELINE)
-    assert {name for name in FIGURES if shows(name, history="again")} == set(PROOFS)
+    assert {name for name in FIGURES if shows(name, history="rerun")} == set(PROOFS)
     assert shows("restore", faults=PluginSpec("killed_inside"))
     assert not shows("recovery", faults=PluginSpec("killed_inside"))
     deterministic = dataclasses.replace(BASELINE, deterministic=True)
@@ -130,8 +130,8 @@ def test_resumed_and_second_runs_are_drawn_over_the_uninterrupted_one() -> None:
     figure = FIGURES["determinism"].draw(ONE.tables())
     far = "part at epoch 2, loss \N{PLUS-MINUS SIGN}0.021, accuracy \N{PLUS-MINUS SIGN}1.6 %"
     assert [" ".join(title.split()) for title in titles(figure)] == [
-        "PyTorch, deterministic mode resumed: bitwise equal again: bitwise equal",
-        f"PyTorch, default mode resumed: {far} again: {far}",
+        "PyTorch, deterministic mode resumed: bitwise equal rerun: bitwise equal",
+        f"PyTorch, default mode resumed: {far} rerun: {far}",
     ]
     for axes in figure.axes:
         kinds = ["uninterrupted", "same seed again", "killed and resumed"]
@@ -199,7 +199,7 @@ def test_restarts_are_marked_where_they_went_on(name: str) -> None:
 
 
 def test_runs_of_the_same_seed_alone_are_shown_without_a_restart() -> None:
-    study = dataclasses.replace(ONE, restarts=Restarts(histories=("again",), controls=False))
+    study = dataclasses.replace(ONE, restarts=Restarts(histories=("rerun",), controls=False))
     for name in PROOFS:
         figure = FIGURES[name].draw(study.tables())
         with paper():
@@ -251,7 +251,7 @@ def test_divergence_shades_each_group_by_its_share_of_different_tensors() -> Non
     assert list(shares[0]) == pytest.approx([0, 1 / 3, 2 / 3, 1, 1])
     assert not shares[2:].any()
     assert titles(figure) == [
-        f"PyTorch, default mode, {kind}\n2e9 ULP, L2 0.031" for kind in ("resumed", "again")
+        f"PyTorch, default mode, {kind}\n2e9 ULP, L2 0.031" for kind in ("resumed", "rerun")
     ]
 
 
@@ -276,7 +276,7 @@ def test_a_panel_without_any_difference_is_left_out() -> None:
     study = Study(deterministic=BOTH, restarts=dataclasses.replace(PARTED, controls=False))
     tables = study.tables()
     proof = tables["resume_proof"]
-    proof.loc[proof["history"] == "again", "bit_equal"] = True
+    proof.loc[proof["history"] == "rerun", "bit_equal"] = True
     parted = proof[~proof["bit_equal"] & proof["omit"].eq("nothing")]
     first = parted.groupby("ranks").head(1)
     proof.loc[first.index, "bit_equal"] = True  # those of the others are shown all the same

@@ -168,8 +168,8 @@ def test_lost_levels_are_survived_from_the_others(
 def test_a_damaged_version_is_set_aside_and_the_next_level_taken(tmp_path: Path) -> None:
     levels = saved(tmp_path, 6, memory=1, node=1, shared=3)
     for level in (MEMORY, NODE):
-        (share,) = (tmp_path / level / "version-00000006").glob("state-*")
-        with share.open("r+b") as file:
+        (shard,) = (tmp_path / level / "version-00000006").glob("state-*")
+        with shard.open("r+b") as file:
             file.write(b"x")
     newest = levels.newest()
     assert newest is not None
@@ -355,7 +355,7 @@ def test_each_node_has_local_folders_of_its_own(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("node", "part", "versions"), [(None, 1.0, 2.0), ("a", 0.5, 1.5), ("a", 0.75, 2.25)]
 )
-def test_the_space_of_a_node_is_for_its_shares(
+def test_the_space_of_a_node_is_for_its_shards(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, node: str | None, part: float, versions: float
 ) -> None:
     """Of one node one version is kept, of several two; one more is being written."""

@@ -84,8 +84,8 @@ def test_rank_0_passes_every_stage_and_the_others_those_of_their_own_files(tmp_p
     ]
     whole = {"rank-0.safetensors", "rank-1.safetensors", "model.npz"}
     assert stages_of_a_save(tmp_path, RANK_0) == [
-        ("begun", {"rank-1.safetensors", "share-1.note"}),
-        ("written", {*whole, "share-1.note"}),
+        ("begun", {"rank-1.safetensors", "done-1.json"}),
+        ("written", {*whole, "done-1.json"}),
         (SYNCED, {*whole, "manifest.json"}),
     ]
     assert newest(tmp_path).files.keys() == whole

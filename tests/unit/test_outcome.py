@@ -30,13 +30,13 @@ def test_where_the_global_batch_is_kept_survivors_see_every_sample_once(tmp_path
     assert row["mean_ranks"] == pytest.approx((4 * 3 + 8 * 2) / 12)
 
 
-def test_where_it_shrinks_they_never_see_the_share_of_the_lost_rank(tmp_path: Path) -> None:
+def test_where_it_shrinks_they_never_see_the_slice_of_the_lost_rank(tmp_path: Path) -> None:
     row = lineage(shrunken(tmp_path, kept=False))
     assert row["never_seen"] == 8 * BATCH_SIZE
     assert row["seen_once"] == PLANNED - 8 * BATCH_SIZE
 
 
-def test_a_new_rank_sees_its_share_from_when_it_joins(tmp_path: Path) -> None:
+def test_a_new_rank_sees_its_slice_from_when_it_joins(tmp_path: Path) -> None:
     assert lineage(replaced(tmp_path, kept=False))["never_seen"] == 5 * BATCH_SIZE
 
 
@@ -65,7 +65,7 @@ def test_a_step_that_only_a_lost_rank_had_ended_was_in_vain(tmp_path: Path) -> N
     assert row["undone_samples"] == 3 * BATCH_SIZE
 
 
-def test_shares_that_overlap_are_seen_twice(tmp_path: Path) -> None:
+def test_slices_that_overlap_are_seen_twice(tmp_path: Path) -> None:
     run = shrunken(tmp_path)
     for rank in (1, 2):
         path = run.folder / f"trace-{rank}.jsonl"

@@ -1,4 +1,4 @@
-"""Shares of the state in files: who writes which elements, and what a file with the layout of safetensors holds."""
+"""Shards of the state in files: who writes which elements, and what a file with the layout of safetensors holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ckptbench.checkpointing.pieces import (
     Piece,
     pieces_in,
     read_pieces,
-    share_of,
+    shard_of,
     write_pieces,
 )
 from ckptbench.common.errors import CheckpointError
@@ -49,19 +49,19 @@ def written(path: Path, pieces: list[Piece]) -> Path:
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7, 100, 2000])
 def test_every_element_is_written_once_and_all_ranks_write_alike(world_size: int) -> None:
-    members = [share_of(TENSORS, rank, world_size) for rank in range(world_size)]
-    sizes = [sum(piece.nbytes for piece in share) for share in members]
+    members = [shard_of(TENSORS, rank, world_size) for rank in range(world_size)]
+    sizes = [sum(piece.nbytes for piece in shard) for shard in members]
     assert sum(sizes) == TOTAL
     assert max(sizes) - min(sizes) < 2 * 8
     for tensor in TENSORS:
-        edges = [(p.start, p.stop) for share in members for p in share if p.tensor == tensor]
+        edges = [(p.start, p.stop) for shard in members for p in shard if p.tensor == tensor]
         assert edges == sorted(edges)
         assert [0, *(stop for _, stop in edges)] == [*(start for start, _ in edges), tensor.size]
 
 
 def test_a_file_is_one_that_safetensors_opens(tmp_path: Path) -> None:
-    pieces = share_of(TENSORS, 0, 2)
-    path = written(tmp_path / "share", pieces)
+    pieces = shard_of(TENSORS, 0, 2)
+    path = written(tmp_path / "shard", pieces)
     assert path.stat().st_size % ALIGNMENT == 0
     found = safetensors.numpy.load_file(path)
     assert found.keys() == {piece.key for piece in pieces}
@@ -80,7 +80,7 @@ def test_a_type_that_numpy_lacks_has_its_name_of_safetensors_and_is_read_again(
     tmp_path: Path, name: str
 ) -> None:
     tensor = Layout(name="w", shape=(3, 5), dtype=SMALL_FLOATS[name])
-    pieces = [share_of([tensor], rank, 2)[0] for rank in (0, 1)]
+    pieces = [shard_of([tensor], rank, 2)[0] for rank in (0, 1)]
     for rank, piece in enumerate(pieces):
         values = np.arange(piece.nbytes, dtype=np.uint8)
         write_pieces(tmp_path / str(rank), [piece], [values])
@@ -98,7 +98,7 @@ def test_other_names_of_a_tensor_are_read_again_whole_or_cut(tmp_path: Path) -> 
         Layout(name="d", shape=(7,), dtype=np.dtype("uint8"), also=("e[0:2]",)),
     ]
     for rank in range(2):
-        path, pieces = tmp_path / str(rank), share_of(tensors, rank, 2)
+        path, pieces = tmp_path / str(rank), shard_of(tensors, rank, 2)
         write_pieces(path, pieces, (np.zeros(piece.nbytes, np.uint8) for piece in pieces))
         assert pieces_in(path) == pieces
         with safetensors.safe_open(path, framework="np") as file:
@@ -108,9 +108,9 @@ def test_other_names_of_a_tensor_are_read_again_whole_or_cut(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_what_is_written_is_read_again(tmp_path: Path, rank: int) -> None:
-    pieces = share_of(TENSORS, rank, 3)
+    pieces = shard_of(TENSORS, rank, 3)
     found = [
-        (each, values.copy()) for each, values in read_pieces(written(tmp_path / "share", pieces))
+        (each, values.copy()) for each, values in read_pieces(written(tmp_path / "shard", pieces))
     ]
     assert [piece for piece, _ in found] == pieces
     for piece, values in found:
@@ -118,9 +118,9 @@ def test_what_is_written_is_read_again(tmp_path: Path, rank: int) -> None:
 
 
 def test_a_piece_is_read_into_the_memory_that_is_given_for_it(tmp_path: Path) -> None:
-    pieces = share_of(TENSORS, 1, 3)
+    pieces = shard_of(TENSORS, 1, 3)
     given = {piece.key: np.zeros(piece.nbytes, np.uint8) for piece in pieces[1:]}
-    path = written(tmp_path / "share", pieces)
+    path = written(tmp_path / "shard", pieces)
     found = {piece.key: values for piece, values in read_pieces(path, lambda p: given.get(p.key))}
     assert found.keys() == {piece.key for piece in pieces}
     for piece in pieces[1:]:
@@ -129,8 +129,8 @@ def test_a_piece_is_read_into_the_memory_that_is_given_for_it(tmp_path: Path) ->
 
 
 def test_of_a_piece_only_the_part_that_is_asked_for_is_read(tmp_path: Path) -> None:
-    pieces = share_of(TENSORS, 1, 3)
-    path = written(tmp_path / "share", pieces)
+    pieces = shard_of(TENSORS, 1, 3)
+    path = written(tmp_path / "shard", pieces)
     parts = {piece.key: piece.within(piece.start + 1, piece.stop - 1) for piece in pieces}
     memory = {part: np.empty(part.nbytes, np.uint8) for part in parts.values() if part.nbytes}
     assert memory
@@ -153,18 +153,18 @@ def test_the_elements_of_a_piece_that_are_among_others(start: int, stop: int) ->
 
 def test_a_file_with_more_tensors_than_one_call_can_write_is_whole(tmp_path: Path) -> None:
     many = [Layout(name=f"t{i}", shape=(3,), dtype=np.dtype("int32")) for i in range(3000)]
-    pieces = share_of(many, 0, 1)
+    pieces = shard_of(many, 0, 1)
     found = [
-        (each, values.copy()) for each, values in read_pieces(written(tmp_path / "share", pieces))
+        (each, values.copy()) for each, values in read_pieces(written(tmp_path / "shard", pieces))
     ]
     assert [piece for piece, _ in found] == pieces
     assert all(v.tobytes() == bytes_of(p.tensor).tobytes() for p, v in found)
 
 
 def test_a_file_that_is_there_already_is_not_written_over(tmp_path: Path) -> None:
-    path = written(tmp_path / "share", share_of(TENSORS, 0, 1))
+    path = written(tmp_path / "shard", shard_of(TENSORS, 0, 1))
     with pytest.raises(FileExistsError):
-        written(path, share_of(TENSORS, 0, 1))
+        written(path, shard_of(TENSORS, 0, 1))
 
 
 def header(entries: object) -> bytes:
@@ -194,9 +194,9 @@ ONE = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
 def test_another_layout_is_refused_with_the_place(
     tmp_path: Path, content: bytes, words: str
 ) -> None:
-    path = tmp_path / "share"
+    path = tmp_path / "shard"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{path} is no share of a checkpoint: .*{words}"):
+    with pytest.raises(CheckpointError, match=rf"{path} is no shard of a checkpoint: .*{words}"):
         list(read_pieces(path))
 
 
@@ -213,12 +213,12 @@ def test_what_could_not_be_read_again_as_it_was_is_not_written(
     tensor = Layout(name=name, shape=(3,), dtype=np.dtype(dtype))
     piece = Piece(tensor=tensor, start=0, stop=3)
     with pytest.raises(CheckpointError, match="use the strategy native"):
-        write_pieces(tmp_path / "share", [piece], [np.zeros(piece.nbytes, np.uint8)])
+        write_pieces(tmp_path / "shard", [piece], [np.zeros(piece.nbytes, np.uint8)])
 
 
 @pytest.mark.parametrize("name", ["w[0]", "w[0:3] ", "[0:3]", "w[a:b]", "__metadata__x", 'é"\n'])
 def test_any_other_name_is_read_again_as_it_was(tmp_path: Path, name: str) -> None:
     tensor = Layout(name=name, shape=(3,), dtype=np.dtype("uint8"))
     piece = Piece(tensor=tensor, start=0, stop=3)
-    write_pieces(tmp_path / "share", [piece], [np.arange(3, dtype=np.uint8)])
-    assert pieces_in(tmp_path / "share") == [piece]
+    write_pieces(tmp_path / "shard", [piece], [np.arange(3, dtype=np.uint8)])
+    assert pieces_in(tmp_path / "shard") == [piece]

@@ -105,31 +105,31 @@ def test_a_step_that_is_written_again_takes_the_place_of_one_that_cannot_be_remo
 
 
 @pytest.mark.parametrize(
-    "spare", ["no spare", "a spare", "a link", "a protected one", "one with two names"]
+    "recycled", ["no file", "a file", "a link", "a protected one", "one with two names"]
 )
 def test_a_file_of_a_removed_version_is_taken_or_else_a_new_one_made(
-    tmp_path: Path, spare: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, recycled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     (tmp_path / "kept").write_bytes(b"kept")
-    if spare == "a link":
+    if recycled == "a link":
         old.symlink_to(tmp_path / "kept")
-    elif spare != "no spare":
+    elif recycled != "no file":
         old.write_bytes(b"old")
-    if spare == "a protected one":
+    if recycled == "a protected one":
 
         def refuse(*_: object) -> None:
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(os, "rename", refuse)
-    if spare == "one with two names":
+    if recycled == "one with two names":
         os.link(old, tmp_path / "linked")
     take(str(old), str(new))
-    assert new.read_bytes() == (b"old" if spare == "a spare" else b"")
+    assert new.read_bytes() == (b"old" if recycled == "a file" else b"")
     assert not new.is_symlink()
     assert (tmp_path / "kept").read_bytes() == b"kept"
     new.write_bytes(b"new")
-    assert spare != "one with two names" or (tmp_path / "linked").read_bytes() == b"old"
+    assert recycled != "one with two names" or (tmp_path / "linked").read_bytes() == b"old"
 
 
 MOUNTED = """

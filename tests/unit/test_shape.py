@@ -97,7 +97,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "run/manifest.json": Attempt.read,
     "run/seal.json": lambda path: verify_seal(path.parent),
     "version-00000001/manifest.json": lambda path: read_version(path.parent),
-    "staging/share-1.note": lambda path: gather_marked(path.parent, [1], are_written=True),
+    "staging/done-1.json": lambda path: gather_marked(path.parent, [1], are_written=True),
     "dataset/dataset.json": lambda path: Dataset.open(path.parent),
     "study.json": StudyRecord.read,
     "run/trace-0.jsonl": lambda path: [*whole_events(path)],
@@ -125,7 +125,7 @@ def test_every_reader_of_our_files_refuses_what_has_another_shape(
     path.parent.mkdir(exist_ok=True)
     for content in CONTENTS:
         path.write_text(json.dumps(content) + "\n")
-        if (name, content) == ("staging/share-1.note", []):
+        if (name, content) == ("staging/done-1.json", []):
             continue  # a rank that has written nothing
         with pytest.raises(CkptbenchError):
             READERS[name](path)

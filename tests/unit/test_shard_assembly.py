@@ -21,7 +21,7 @@ from several_nodes import PATIENCE_S, Meeting, Nodes, levels_of_node, places
 from strategies import IDENTITY, timed
 from test_native import built
 
-from ckptbench.checkpointing.state_files import FORMAT, own_name, share_name
+from ckptbench.checkpointing.state_files import FORMAT, own_name, shard_name
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.strategies import shard_assembly
 from ckptbench.checkpointing.strategies.shard_assembly import (
@@ -52,7 +52,7 @@ def test_the_newest_step_that_all_nodes_have_is_taken() -> None:
     assert parts_held(nodes, after=4) == {(8, 1): {0}, (6, 1): {0, 1, 2}}
 
 
-def test_a_step_that_lacks_a_share_is_not_taken() -> None:
+def test_a_step_that_lacks_a_shard_is_not_taken() -> None:
     assert chosen([[(8, 1, [0, 2]), (6, 1, [0, 2])], [], []], ranks=3) is None
 
 
@@ -111,10 +111,10 @@ def test_the_decision_is_the_best_one_and_the_same_on_every_node(seed: int) -> N
 
 
 def files_of(*ranks: int) -> set[str]:
-    return {name for rank in ranks for name in (own_name(rank), share_name(rank))}
+    return {name for rank in ranks for name in (own_name(rank), shard_name(rank))}
 
 
-def test_a_node_has_the_shares_of_its_ranks_at_every_near_level(tmp_path: Path) -> None:
+def test_a_node_has_the_shards_of_its_ranks_at_every_near_level(tmp_path: Path) -> None:
     run = Nodes(tmp_path, "ab", levels=(MEMORY, NODE), memory=1, node=2, shared=2)
     run.train(1, 2)
     run.close()
@@ -297,8 +297,8 @@ def test_each_node_gives_its_files_from_its_nearest_level(tmp_path: Path) -> Non
     levels = (MEMORY, NODE)
     trained(tmp_path, "ab", 1, 2, levels=levels, node=1)
     shutil.rmtree(tmp_path / "a" / MEMORY)
-    (share,) = (tmp_path / "b" / NODE / "version-00000002").glob("state-*")
-    share.write_bytes(b"damaged")
+    (shard,) = (tmp_path / "b" / NODE / "version-00000002").glob("state-*")
+    shard.write_bytes(b"damaged")
     assert step_of(brought_together(tmp_path, "ab", levels=levels)) == 2
 
 
@@ -312,7 +312,7 @@ def test_two_of_three_nodes_lost_is_survived_from_the_shared_level_alone(
         version = brought_together(tmp_path, "abc", after=4)
     assert step_of(version) == 4
     assert (
-        "step 5 of attempt 1 cannot be taken from the nodes: the shares of rank 0, 1 are lost"
+        "step 5 of attempt 1 cannot be taken from the nodes: the shards of rank 0, 1 are lost"
         in (caplog.text)
     )
     assert "the nodes hold no whole step after step 4: the level shared serves" in caplog.text
@@ -330,12 +330,12 @@ def test_a_node_that_is_ahead_goes_back_to_the_step_that_all_have(tmp_path: Path
 
 def test_a_damaged_part_is_set_aside_and_the_step_before_taken(tmp_path: Path) -> None:
     run = trained(tmp_path, "abc", 1, 2, 3)
-    share = tmp_path / "b" / MEMORY / "version-00000003" / "state-1.safetensors"
-    content = bytearray(share.read_bytes())
+    shard = tmp_path / "b" / MEMORY / "version-00000003" / "state-1.safetensors"
+    content = bytearray(shard.read_bytes())
     content[-1] ^= 1
-    share.write_bytes(content)
+    shard.write_bytes(content)
     assert step_of(brought_together(tmp_path, "abc")) == 2
-    assert (share.parents[1] / "version-00000003.refused").is_dir()
+    assert (shard.parents[1] / "version-00000003.refused").is_dir()
     assert run.levels[1].stores[MEMORY].steps() == [2]
 
 

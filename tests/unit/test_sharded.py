@@ -1,4 +1,4 @@
-"""The strategy `sharded`: shares of several ranks, which any number of ranks can load."""
+"""The strategy `sharded`: shards of several ranks, which any number of ranks can load."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ckptbench.checkpointing.state_files import (
     bytes_of,
     load_own,
     own_name,
-    own_share,
+    own_shard,
     save_own,
-    share_name,
+    shard_name,
 )
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
@@ -262,7 +262,7 @@ def test_a_rank_writes_the_shards_that_it_holds_and_no_more(tmp_path: Path, spec
     version = saved_shards(tmp_path / "store", 4, PluginSpec(spec), rows=5)
     for rank, rows in enumerate([(0, 2), (2, 4), (4, 5), None]):
         found = {
-            p.tensor.name: (p.start, p.stop) for p in pieces_in(version.folder / share_name(rank))
+            p.tensor.name: (p.start, p.stop) for p in pieces_in(version.folder / shard_name(rank))
         }
         sizes = {"model/head.kernel": 16, "model/head.bias": 1}
         sizes |= {name.replace("model", "optimizer"): size for name, size in sizes.items()}
@@ -275,7 +275,7 @@ def test_of_a_shard_that_two_ranks_hold_each_writes_a_half(tmp_path: Path, spec:
     """Of three rows the ranks 0 and 2, and of two rows 1 and 3."""
     version = saved_shards(tmp_path / "store", 4, PluginSpec(spec), rows=5, kind=Hybrid)
     for rank, (start, stop) in enumerate([(0, 24), (48, 64), (24, 48), (64, 80)]):
-        pieces = pieces_in(version.folder / share_name(rank))
+        pieces = pieces_in(version.folder / shard_name(rank))
         found = {piece.tensor.name: (piece.start, piece.stop) for piece in pieces}
         assert found["model/head.kernel"] == found["optimizer/head.kernel"] == (start, stop)
     whole = built(0, classes=5).tensors()
@@ -287,11 +287,11 @@ def test_of_a_shard_that_two_ranks_hold_each_writes_a_half(tmp_path: Path, spec:
         assert framework.own_rows(array).tobytes() == framework.own_rows(whole[name]).tobytes()
 
 
-def test_each_rank_writes_its_share_and_its_own_state(tmp_path: Path) -> None:
+def test_each_rank_writes_its_shard_and_its_own_state(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 2)
-    names = {share_name(0), share_name(1), own_name(0), own_name(1)}
+    names = {shard_name(0), shard_name(1), own_name(0), own_name(1)}
     assert version.files.keys() == names
-    sizes = [version.files[share_name(rank)].bytes for rank in (0, 1)]
+    sizes = [version.files[shard_name(rank)].bytes for rank in (0, 1)]
     assert sizes[0] == sizes[1]
     assert {path.name for path in version.read_by(1)} == names - {own_name(0)}
     assert version.format == FORMAT
@@ -317,32 +317,32 @@ def test_another_network_is_refused_with_the_tensor(tmp_path: Path) -> None:
 
 WHOLE = Layout(name="optimizer/head.kernel", shape=(3, 16), dtype=np.dtype("float32"))
 PARTS = {
-    "lacking": ([(0, 24)], r"is not there as a whole: no share has its elements 24 to 48"),
+    "lacking": ([(0, 24)], r"is not there as a whole: no shard has its elements 24 to 48"),
     "twice": ([(0, 24), (0, 24)], r"is there more than once: .* has its elements 0 to 24"),
     "overlapping": ([(0, 24), (23, 48)], r"is there more than once: .* has its elements 23 to 48"),
     "within another": ([(0, 48), (8, 16)], r"is there more than once"),
     "with a hole": (
         [(0, 20), (24, 48)],
-        r"is not there as a whole: no share has its elements 20 to 24",
+        r"is not there as a whole: no shard has its elements 20 to 24",
     ),
-    "without its beginning": ([(1, 48)], r"no share has its elements 0 to 1"),
-    "in none": ([], r"no share has its elements 0 to 48"),
+    "without its beginning": ([(1, 48)], r"no shard has its elements 0 to 1"),
+    "in none": ([], r"no shard has its elements 0 to 48"),
     "as many as whole": ([(0, 24), (8, 32)], r"is there more than once"),
 }
-"""Elements of a tensor that each of several shares has, and what is said of them."""
+"""Elements of a tensor that each of several shards has, and what is said of them."""
 
 
 @pytest.mark.parametrize("kind", [Normed, Elsewhere])
 @pytest.mark.parametrize("parts", PARTS)
-def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothing_is_loaded(
+def test_a_tensor_of_which_shards_lack_or_repeat_an_element_is_refused_and_nothing_is_loaded(
     tmp_path: Path, parts: str, kind: type[Normed]
 ) -> None:
-    """Not even where the shares have as many bytes together as the tensor."""
+    """Not even where the shards have as many bytes together as the tensor."""
     version = saved(tmp_path / "store", 1)
     held, words = PARTS[parts]
     others = [
         (tensor, piece)
-        for tensor, piece in own_share(built(0).state(), 0, 1)
+        for tensor, piece in own_shard(built(0).state(), 0, 1)
         if tensor.name != WHOLE.name
     ]
     files = {
@@ -363,12 +363,12 @@ def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothi
     assert all((array == -1).all() for array in framework.tensors().values())
 
 
-def test_a_version_that_lacks_a_share_is_refused(tmp_path: Path) -> None:
+def test_a_version_that_lacks_a_shard_is_refused(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 2)
-    files = {name: file for name, file in version.files.items() if name != share_name(1)}
+    files = {name: file for name, file in version.files.items() if name != shard_name(1)}
     half = dataclasses.replace(version, files=files)
     loading = strategy(tmp_path / "store", forgetful(0), world(0, 2))
-    with pytest.raises(CheckpointError, match="is not there as a whole: no share has its elements"):
+    with pytest.raises(CheckpointError, match="is not there as a whole: no shard has its elements"):
         loading.load(half)
 
 

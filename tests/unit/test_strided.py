@@ -13,9 +13,9 @@ from strategies import timed
 from test_native import FIRST, SECOND, newest, same
 from test_sharded import world
 
-from ckptbench.checkpointing import staging_buffer as images
+from ckptbench.checkpointing import staging_buffer
 from ckptbench.checkpointing.manager import CheckpointManager
-from ckptbench.checkpointing.state_files import FORMAT, own_share
+from ckptbench.checkpointing.state_files import FORMAT, own_shard
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.elements import copy_elements, put_elements
 from ckptbench.frameworks.contract import Tensor
@@ -30,8 +30,8 @@ ENGINES = pytest.mark.parametrize("engine", ["sharded", "async", "deepfreeze"])
 @pytest.fixture(autouse=True, params=["native", "numpy"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the state is copied."""
-    assert images.is_native(), "the native copy is not compiled: run `make environment`"
-    monkeypatch.setattr(images, "is_native", lambda: request.param == "native")
+    assert staging_buffer.is_native(), "the native copy is not compiled: run `make environment`"
+    monkeypatch.setattr(staging_buffer, "is_native", lambda: request.param == "native")
     return str(request.param)
 
 
@@ -126,7 +126,7 @@ def test_what_was_written_in_one_order_is_loaded_in_another(tmp_path: Path, engi
 
 
 @pytest.mark.usefixtures("traced")
-def test_shares_of_three_ranks_that_cut_it_are_the_state(tmp_path: Path) -> None:
+def test_shards_of_three_ranks_that_cut_it_are_the_state(tmp_path: Path) -> None:
     framework, other = built(), built(seed=3)
     for rank in (2, 1, 0):
         where, trace = world(rank, 3), tmp_path / f"trace-{rank}.jsonl"
@@ -134,7 +134,7 @@ def test_shares_of_three_ranks_that_cut_it_are_the_state(tmp_path: Path) -> None
         timed(store, framework, where, format=FORMAT, spec=PluginSpec("sharded"), trace=trace).save(
             FIRST
         )
-    assert not all(piece.is_whole for _, piece in own_share(framework.state(), 1, 3))
+    assert not all(piece.is_whole for _, piece in own_shard(framework.state(), 1, 3))
     loading, version = strategy("sharded", tmp_path / "store", other), newest(tmp_path / "store")
     # The reader keeps one buffer for all pieces of a file.
     assert peak_of(lambda: loading.load(version)) < 8.5 * MB

@@ -59,7 +59,7 @@ def struck(failure: int) -> Struck:
     return Struck(failure=failure, monotonic_ns=2, unix_ns=2)
 
 
-def rested(ahead: tuple[int, ...] = (), missed: tuple[int, ...] = ()) -> Unfired:
+def unfired(ahead: tuple[int, ...] = (), missed: tuple[int, ...] = ()) -> Unfired:
     return Unfired(ahead=list(ahead), missed=list(missed), monotonic_ns=3)
 
 
@@ -96,7 +96,7 @@ def test_only_a_struck_run_asks_its_ranks_for_answers(plan: Plan) -> None:
 
 
 def test_failures_that_struck_or_are_still_ahead_are_as_planned(plan: Plan) -> None:
-    journal(plan.run_folder, strike(0), struck(0), rested(ahead=(1,)))
+    journal(plan.run_folder, strike(0), struck(0), unfired(ahead=(1,)))
     check_struck(plan, [0, 0], [0])
 
 
@@ -104,13 +104,13 @@ def test_failures_that_struck_or_are_still_ahead_are_as_planned(plan: Plan) -> N
     ("events", "words"),
     [
         (
-            (strike(0), struck(0), rested(missed=(1,))),
+            (strike(0), struck(0), unfired(missed=(1,))),
             r"second: 60\.0.*} did not strike: what it waits for never came",
         ),
-        ((strike(0), rested(ahead=(1,))), r"step: 4.*} did not strike"),
+        ((strike(0), unfired(ahead=(1,))), r"step: 4.*} did not strike"),
         ((strike(0), struck(0)), "the injector was gone before training was over"),
         (
-            (rested(ahead=(1,)),),
+            (unfired(ahead=(1,)),),
             r"failures \[0\] did not strike: their injectors tell nothing of them",
         ),
         ((), "the injector was gone before training was over"),

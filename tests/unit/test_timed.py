@@ -54,13 +54,13 @@ class Behind(Strategy):
 
         def go() -> None:
             self.capture.wait(300)
-            share = self._native.save(position, slots)
+            shard = self._native.save(position, slots)
             captured.set_result(None)
             self.write.wait(300)
             if self.failure is not None:
                 written.set_exception(self.failure)
             else:
-                written.set_result(share.written[SHARED].result())
+                written.set_result(shard.written[SHARED].result())
 
         threading.Thread(target=go, daemon=True).start()
         return Shard(captured, {SHARED: written})
@@ -221,9 +221,9 @@ def test_ranks_meet_behind_training_without_a_collective(
     assert version.files["rank-1.safetensors"].rank == 1
 
 
-def test_a_file_that_no_share_names_is_never_committed(store: CheckpointStore, trace: Path) -> None:
+def test_a_file_that_no_shard_names_is_never_committed(store: CheckpointStore, trace: Path) -> None:
     (store.staging(1) / "unnamed").write_bytes(b"1")
-    with pytest.raises(CheckpointError, match="unnamed belongs to no rank's share"):
+    with pytest.raises(CheckpointError, match="unnamed belongs to no rank's shard"):
         timed(store, built(), trace=trace).save(FIRST)
     assert store.newest() is None
 

@@ -227,7 +227,7 @@ def test_told_to_stop_it_leaves_a_checkpoint_of_that_step_and_goes_on_to_the_sam
     run(whole)
     link = Unasked(last_step=6)
     run_rank(plan, ALONE, link, started_ns=2)
-    assert link.told == 6
+    assert link.stopped == 6
     assert [event["step"] for event in events(plan.run_folder, "stop")] == [6]
     version = CheckpointStore(plan.checkpoint_folder, keep=2).newest()
     assert version is not None
@@ -268,7 +268,7 @@ def test_a_checkpoint_that_lacks_a_ranks_file_is_never_committed(
     store = CheckpointStore(plan.checkpoint_folder, keep=2)
     strategy = timed(store, framework, dataclasses.replace(ALONE, world_size=2))
     with pytest.raises(
-        CheckpointError, match=r"lacks the share of rank 1.*a file system that all nodes share"
+        CheckpointError, match=r"lacks the shard of rank 1.*a file system that all nodes share"
     ):
         strategy.save(Position(step=4, epoch=0, step_in_epoch=4))
     assert store.newest() is None
@@ -389,10 +389,10 @@ def test_it_may_go_back_to_the_newest_version_with_all_of_its_state(
     assert ends(plan) == ends(whole)
     assert [block["first_step"] for block in events(plan.run_folder, "steps")] == [0, 4, 4, 8]
     (regroup,) = events(plan.run_folder, "regroup")
-    (world,) = events(plan.run_folder, "membership")
-    assert (regroup["reached"], regroup["step"], world["step"]) == (6, 4, 4)
+    (membership,) = events(plan.run_folder, "membership")
+    assert (regroup["reached"], regroup["step"], membership["step"]) == (6, 4, 4)
     assert regroup["bytes"] > 0
-    assert regroup["ready_ns"] > world["monotonic_ns"]
+    assert regroup["ready_ns"] > membership["monotonic_ns"]
 
 
 def test_without_a_version_there_is_none_to_go_back_to(
@@ -424,13 +424,13 @@ def test_an_epoch_is_recorded_though_its_last_save_has_failed(
     ]
 
 
-@pytest.mark.parametrize(("batch", "share"), [("kept", (0, 24)), ("shrunk", (8, 8))])
-def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
+@pytest.mark.parametrize(("batch", "batch_slice"), [("kept", (0, 24)), ("shrunk", (8, 8))])
+def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_slice(
     make_plan: MakePlan,
     regrouping: Regrouping,
     monkeypatch: pytest.MonkeyPatch,
     batch: str,
-    share: tuple[int, int],
+    batch_slice: tuple[int, int],
 ) -> None:
     plan = make_plan("never")
     cell = dataclasses.replace(plan.cell, ranks=3, batch_size=8)
@@ -449,12 +449,12 @@ def test_the_one_that_is_left_reads_the_whole_global_batch_or_its_own_share(
     place = dataclasses.replace(ALONE, rank=1, world_size=3, addresses=("127.0.0.1:1",) * 3)
     run_rank(plan, place, Unasked(), started_ns=2)
     lines = map(json.loads, trace_path(plan.run_folder, 1).read_text().splitlines())
-    (world,) = [event for event in lines if event["event"] == "membership"]
-    assert (world["step"], world["ranks"]) == (1, [1])
-    assert (*world["first"], *world["samples"]) == share
-    assert regrouping.part_read == world["samples"][0] / 24
+    (membership,) = [event for event in lines if event["event"] == "membership"]
+    assert (membership["step"], membership["ranks"]) == (1, [1])
+    assert (*membership["first"], *membership["samples"]) == batch_slice
+    assert regrouping.part_read == membership["samples"][0] / 24
     assert read[:2] == [8, 8]
-    assert set(read[2:]) == {share[1]}
+    assert set(read[2:]) == {batch_slice[1]}
 
 
 def test_a_loss_at_the_end_has_the_last_epoch_evaluated_by_those_that_are_left(

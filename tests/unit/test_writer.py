@@ -24,18 +24,18 @@ def content() -> memoryview:
 
 
 def write(folder: Path, content: memoryview) -> bytes:
-    write_file(str(folder / "new"), str(folder / "spare"), content)
+    write_file(str(folder / "new"), str(folder / "recycled"), content)
     return (folder / "new").read_bytes()
 
 
 @pytest.mark.parametrize("size", [None, BYTES, 3 * BYTES, 7], ids=str)
-def test_all_of_a_file_is_the_content_whatever_the_spare_file_was(
+def test_all_of_a_file_is_the_content_whatever_the_recycled_file_was(
     size: int | None, tmp_path: Path, content: memoryview
 ) -> None:
     if size is not None:
-        (tmp_path / "spare").write_bytes(b"x" * size)
+        (tmp_path / "recycled").write_bytes(b"x" * size)
     assert write(tmp_path, content) == content
-    assert not (tmp_path / "spare").exists()
+    assert not (tmp_path / "recycled").exists()
 
 
 def test_what_the_kernel_has_left_is_written_next(

@@ -1,4 +1,4 @@
-"""A rank without a framework: it does steps of 10 ms, saves every fifth, and tells its injector."""
+"""A rank without a framework: it does steps of 10 ms, saves every fifth, and reports to its injector."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def main() -> None:
     )
     (Path(folder) / "versions").mkdir(exist_ok=True)
     for done in range(steps):
-        target.tell_step(done)
+        target.report_step(done)
         time.sleep(0.01)
         with (Path(folder) / "steps").open("a") as file:
             file.write(f"{done}\n")
         if (done + 1) % 5 == 0:
-            target.tell_save(done + 1)
+            target.report_save(done + 1)
             save(Path(folder))
             target.at_stage("written")
     target.close()

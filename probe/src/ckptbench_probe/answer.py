@@ -21,15 +21,15 @@ EXAMPLES = "--mtbf 14h (between two failures of the job), --gpu-mtbf 50000h (of 
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user names; None: what was measured, or not known."""
+class Overrides:
+    """The user's own values, in place of measured or unknown ones (None)."""
 
     gpus: int | None = None
     mtbf_s: float | None = None
     restart_s: float | None = None
 
 
-def answer(costs: Costs | None, wishes: Wishes, measures: Measures, file: Path) -> list[str]:
+def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: Path) -> list[str]:
     """Lines; none where nothing was saved. `file`: that of the costs."""
     if not measures.checkpoints:
         return []
@@ -41,33 +41,33 @@ def answer(costs: Costs | None, wishes: Wishes, measures: Measures, file: Path) 
         ]
     lines = None
     if importlib.util.find_spec("ckptbench") is not None:
-        lines = harmless(interval_lines)(costs, wishes, measures)
-    asked = command(wishes, measures.ranks, file)
-    if wishes.mtbf_s is None:
+        lines = harmless(interval_lines)(costs, overrides, measures)
+    asked = command(overrides, measures.ranks, file)
+    if overrides.mtbf_s is None:
         return [*(lines or [RATE_NEEDED]), f"name it: {asked} with {EXAMPLES}"]
     return lines or [f"how often to save: {asked}"]
 
 
-def command(wishes: Wishes, ranks: int, file: Path) -> str:
+def command(overrides: Overrides, ranks: int, file: Path) -> str:
     """That asks ckptbench with the measured numbers, wherever it is installed."""
-    rate = "" if wishes.mtbf_s is None else f" --mtbf {wishes.mtbf_s:.6g}s"
-    return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {wishes.gpus or ranks} --save-steps"
+    rate = "" if overrides.mtbf_s is None else f" --mtbf {overrides.mtbf_s:.6g}s"
+    return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {overrides.gpus or ranks} --save-steps"
 
 
-def interval_lines(costs: Costs, wishes: Wishes, measures: Measures) -> list[str]:
+def interval_lines(costs: Costs, overrides: Overrides, measures: Measures) -> list[str]:
     updates, today = measures.updates, counted(costs.interval_steps, "step")
-    if wishes.mtbf_s is None:
+    if overrides.mtbf_s is None:
         row = "{:<16}{:<26}{:<9}{:<24}{}"
         rows = [("failure every", "save every", "loses", f"today's {today} lose", "")]
         for hours in HOURS:
             steps, loses, now = _best(costs, 3600.0 * hours)
             rows.append((f"{hours} h", _every(costs, steps), percent(loses), percent(now), _longer(steps, updates)))  # fmt: skip
         return [f"{RATE_NEEDED}:", *(row.format(*one).rstrip() for one in rows)]
-    steps, loses, now = _best(costs, wishes.mtbf_s)
+    steps, loses, now = _best(costs, overrides.mtbf_s)
     longer = _longer(steps, updates)
     return [
         f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}: save_steps={steps}, which loses"
-        f" {percent(loses)}; today's {today} lose {percent(now)}, at a failure every {duration(wishes.mtbf_s)} (as you say)"
+        f" {percent(loses)}; today's {today} lose {percent(now)}, at a failure every {duration(overrides.mtbf_s)} (as you say)"
     ]
 
 

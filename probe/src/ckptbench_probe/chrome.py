@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ckptbench_probe.reading import ProcessSeen, Run, SaveSeen
+from ckptbench_probe.reading import ProbedProcess, ProbedRun, ProbedSave
 
 MOST_RANKS = 16
 MOST_STEPS = 100_000
@@ -20,7 +20,7 @@ TRACKS = {STEPS: "steps", STALL: "stall", BACKGROUND: "background", FILES: "file
 Record = dict[str, Any]
 
 
-def write(run: Run, path: Path) -> None:
+def write(run: ProbedRun, path: Path) -> None:
     ranks = run.trained[:MOST_RANKS]
     each = MOST_STEPS // max(len(ranks), 1)
     start = min((one.updates_ns[0] for one in ranks), default=0)
@@ -35,7 +35,7 @@ def write(run: Run, path: Path) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _of(process: ProcessSeen, number: int, start: int, most_steps: int) -> Iterator[Record]:
+def _of(process: ProbedProcess, number: int, start: int, most_steps: int) -> Iterator[Record]:
     rank = number if process.rank is None else process.rank
     yield _name("process_name", number, 0, f"rank {rank} on {process.host}")
     for track, name in TRACKS.items():
@@ -53,7 +53,7 @@ def _of(process: ProcessSeen, number: int, start: int, most_steps: int) -> Itera
             }  # fmt: skip
 
 
-def _of_save(save: SaveSeen, number: int, start: int) -> Iterator[Record]:
+def _of_save(save: ProbedSave, number: int, start: int) -> Iterator[Record]:
     detail = {"path": save.path, "kind": save.kind}
     if save.end_ns is not None:
         track = STALL if save.stepping else BACKGROUND

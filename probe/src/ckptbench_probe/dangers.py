@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ckptbench_probe.measures import Measures
-from ckptbench_probe.reading import Event, ProcessSeen, Run, SaveSeen
+from ckptbench_probe.reading import Event, ProbedProcess, ProbedRun, ProbedSave
 from ckptbench_probe.storage import is_url
 
 MOST_NAMES = 3
@@ -17,7 +17,7 @@ SYNCED_UNSEEN = {"orbax"}
 """Engines that sync in C++, where Python shows nothing."""
 
 
-def dangers(run: Run, measures: Measures) -> list[str]:
+def dangers(run: ProbedRun, measures: Measures) -> list[str]:
     """A line each: what was seen, and what it means."""
     found = [
         *_failed(measures),
@@ -37,24 +37,24 @@ def dangers(run: Run, measures: Measures) -> list[str]:
     return found
 
 
-def _events(run: Run, kind: str) -> list[Event]:
+def _events(run: ProbedRun, kind: str) -> list[Event]:
     return [
         event for process in run.processes for event in process.events if event["event"] == kind
     ]
 
 
-def _saves(run: Run) -> list[SaveSeen]:
+def _saves(run: ProbedRun) -> list[ProbedSave]:
     return [save for process in run.trained for save in process.saves if not save.failed]
 
 
-def synced(run: Run) -> list[Event]:
+def synced(run: ProbedRun) -> list[Event]:
     """Syncs of files: by strace where it has seen each rank, else those that Python called on files with content."""
     if run.by_strace is not None:
         return list(run.by_strace)
     return [event for event in _events(run, "synced") if event["size"] > 0]
 
 
-def _commit_record(run: Run) -> Iterator[str]:
+def _commit_record(run: ProbedRun) -> Iterator[str]:
     """A file that was synced while Python still held some of its content back, and was then renamed to its final name."""
     early: Counter[str] = Counter()
     for process in run.processes:
@@ -85,15 +85,15 @@ def _failed(measures: Measures) -> Iterator[str]:
         yield f"{len(failed)} of {len(measures.checkpoints)} checkpoints failed ({shown}): do not resume from {'them' if len(failed) > 1 else 'it'}"
 
 
-def _no_sync(run: Run) -> Iterator[str]:
+def _no_sync(run: ProbedRun) -> Iterator[str]:
     kinds = {save.kind for save in _saves(run) if not is_url(save.path)}
     unseen = SYNCED_UNSEEN if run.by_strace is None else set()
     if kinds - unseen and not synced(run):
-        witness = "" if run.by_strace is None else " by strace"
-        yield f"no sync was seen{witness}: a power cut can take a checkpoint for about 35 s after it was written (Linux's defaults)"
+        by_strace = "" if run.by_strace is None else " by strace"
+        yield f"no sync was seen{by_strace}: a power cut can take a checkpoint for about 35 s after it was written (Linux's defaults)"
 
 
-def _no_version_left(run: Run) -> Iterator[str]:
+def _no_version_left(run: ProbedRun) -> Iterator[str]:
     """The last whole checkpoint is removed, while the next one is under way or right before it begins."""
     lost = [
         change
@@ -105,7 +105,7 @@ def _no_version_left(run: Run) -> Iterator[str]:
         yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
 
 
-def _leaves_none(process: ProcessSeen, removal: _Change, whole: set[str]) -> bool:
+def _leaves_none(process: ProbedProcess, removal: _Change, whole: set[str]) -> bool:
     """Beside a save, or right before one: a checkpoint that goes before steps do may have been copied to elsewhere."""
     gone = {path for path in whole if _is_in(path, removal.path)}
     at = removal.at_ns
@@ -118,7 +118,7 @@ def _leaves_none(process: ProcessSeen, removal: _Change, whole: set[str]) -> boo
     return bool(gone) and not whole - gone and needed
 
 
-def _pointed_too_early(run: Run) -> Iterator[str]:
+def _pointed_too_early(run: ProbedRun) -> Iterator[str]:
     """A link or a small file, as `latest`, names a checkpoint that is not whole yet."""
     made_aside = {event["source"] for event in _events(run, "moved")}
     early = Counter(
@@ -135,7 +135,7 @@ def _pointed_too_early(run: Run) -> Iterator[str]:
         )
 
 
-def _is_early(pointer: _Change, process: ProcessSeen, whole: set[str]) -> bool:
+def _is_early(pointer: _Change, process: ProbedProcess, whole: set[str]) -> bool:
     """Of what it names, the newest counts. Files of a checkpoint itself are no pointers, nor what an engine does within the call that saves."""
     if any(_is_in(pointer.path, save.path) for save in process.saves):
         return False
@@ -149,7 +149,7 @@ def _is_early(pointer: _Change, process: ProcessSeen, whole: set[str]) -> bool:
     return any(save.path not in whole and not _was_renamed(save, process, pointer.at_ns) for save in newest)  # fmt: skip
 
 
-def _was_renamed(save: SaveSeen, process: ProcessSeen, until_ns: int) -> bool:
+def _was_renamed(save: ProbedSave, process: ProbedProcess, until_ns: int) -> bool:
     return any(
         event["event"] == "moved" and save.start_ns <= event["at_ns"] <= until_ns and _is_in(save.path, event["source"] or "?")
         for event in process.events
@@ -171,7 +171,7 @@ def _names(pointer: _Change, path: str) -> bool:
     )
 
 
-def _in_place(run: Run) -> Iterator[str]:
+def _in_place(run: ProbedRun) -> Iterator[str]:
     """While the only checkpoint is written anew under its own name, none is whole."""
     found = Counter(
         os.path.basename(change.path)
@@ -202,7 +202,7 @@ FOLDERS_OF_MANY = ("session", "accelerate")
 """Kinds of saves whose path may be a folder that keeps older checkpoints."""
 
 
-def _changes(process: ProcessSeen) -> Iterator[tuple[_Change, set[str]]]:
+def _changes(process: ProbedProcess) -> Iterator[tuple[_Change, set[str]]]:
     """Each with the paths that were whole just before it, as far as this process has seen."""
     moves: dict[str, list[int]] = defaultdict(list)
     found: list[_Change] = []
@@ -236,7 +236,7 @@ def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + os.sep)
 
 
-def _copied(run: Run) -> Iterator[str]:
+def _copied(run: ProbedRun) -> Iterator[str]:
     copies = _events(run, "copied")
     if copies:
         one = copies[0]
@@ -246,7 +246,7 @@ def _copied(run: Run) -> Iterator[str]:
         )
 
 
-def _half_written(run: Run) -> Iterator[str]:
+def _half_written(run: ProbedRun) -> Iterator[str]:
     """Trainer writes into the final folder, and goes on from that of the highest number, whole or not."""
     taken = "get_last_checkpoint takes the highest number"
     saves = [

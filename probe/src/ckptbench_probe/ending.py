@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench_probe import chrome
-from ckptbench_probe.answer import Wishes, answer
+from ckptbench_probe.answer import Overrides, answer
 from ckptbench_probe.costs import Costs, costs, text
 from ckptbench_probe.dangers import dangers
 from ckptbench_probe.harmless import say_lines
 from ckptbench_probe.measures import Measures, measure
-from ckptbench_probe.reading import Run, UnreadableError, read
+from ckptbench_probe.reading import ProbedRun, UnreadableError, read
 from ckptbench_probe.screen import screen
 
 SUMMARY_FORMAT = 1
@@ -26,30 +26,30 @@ LONGEST_WAIT_S = 10.0
 
 
 def summarize(
-    folder: Path, *, run: str | None = None, wishes: Wishes | None = None, failed: str = ""
+    folder: Path, *, run: str | None = None, overrides: Overrides | None = None, failed: str = ""
 ) -> bool:
     """Whether there was a rank to tell of. `failed`: how the command ended, where that was not well. Files go into the folder; the lines go to standard error, as standard output is the training's."""
-    wishes = wishes or Wishes()
+    overrides = overrides or Overrides()
     try:
-        seen = read(folder, run)
+        probed = read(folder, run)
     except UnreadableError as error:
         say_lines([str(error)])
         return False
-    measures = measure(seen)
-    known = costs(measures, down_s=wishes.restart_s)
-    lines = screen(seen, measures, answer(known, wishes, measures, folder / COSTS), failed)
-    if seen.others and run is None:
+    measures = measure(probed)
+    known = costs(measures, down_s=overrides.restart_s)
+    lines = screen(probed, measures, answer(known, overrides, measures, folder / COSTS), failed)
+    if probed.others and run is None:
         lines.append(
-            f"{seen.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"
+            f"{probed.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"
         )
     try:
-        _write(folder, seen, measures, known, wishes)
+        _write(folder, probed, measures, known, overrides)
     except OSError as error:
         lines.append(
             f"{folder} cannot be written to ({error.strerror}): there is no summary.json, costs.yaml and trace.json"
         )
     say_lines(lines)
-    return bool(seen.trained)
+    return bool(probed.trained)
 
 
 def wait_for_ranks(folder: Path, run: str, ranks: int) -> None:
@@ -63,15 +63,18 @@ def wait_for_ranks(folder: Path, run: str, ranks: int) -> None:
         time.sleep(0.1)
 
 
-def _write(folder: Path, run: Run, measures: Measures, known: Costs | None, wishes: Wishes) -> None:
+def _write(
+    folder: Path, run: ProbedRun, measures: Measures, known: Costs | None, overrides: Overrides
+) -> None:
     if not run.trained:
         return
     _put(
-        folder / "summary.json", json.dumps(content(run, measures, known, wishes), indent=1) + "\n"
+        folder / "summary.json",
+        json.dumps(content(run, measures, known, overrides), indent=1) + "\n",
     )
     if known is not None:
         title = os.path.basename((run.trained[0].command or ("",))[0]) or "my training"
-        _put(folder / COSTS, text(known, title=title, gpus=wishes.gpus or measures.ranks))
+        _put(folder / COSTS, text(known, title=title, gpus=overrides.gpus or measures.ranks))
     chrome.write(run, folder / "trace.json")
 
 
@@ -79,14 +82,16 @@ def _put(path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
 
 
-def content(run: Run, measures: Measures, known: Costs | None, wishes: Wishes) -> dict[str, Any]:
+def content(
+    run: ProbedRun, measures: Measures, known: Costs | None, overrides: Overrides
+) -> dict[str, Any]:
     """Of summary.json; docs/own-training.md says what each name means. NaN is written as null."""
     found = {
         "format": SUMMARY_FORMAT,
         "run": run.name,
         **asdict(measures),
         "costs": None if known is None else asdict(known),
-        "mtbf_s": wishes.mtbf_s,
+        "mtbf_s": overrides.mtbf_s,
         "unsafe": dangers(run, measures),
     }
     return _without_nan(found)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckptbench_probe.syscalls import Witness
+from ckptbench_probe.syscalls import StraceRecorder
 from ckptbench_probe.variables import FOLDER, RUN, task_of_slurm
 
 ARMED = Path(__file__).resolve().parent / "armed"
@@ -50,15 +50,17 @@ def run_name() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
-def launch(command: list[str], variables: Mapping[str, str], witness: Witness | None = None) -> int:
+def launch(
+    command: list[str], variables: Mapping[str, str], strace: StraceRecorder | None = None
+) -> int:
     """The exit status of the command, as `os.waitpid` gives it. Raises CannotStartError. Signals stay blocked: an impatient user's second one must not cut off the summary."""
     program = shutil.which(command[0], path=variables.get("PATH"))
     if program is None:
         raise CannotStartError(
             f"{command[0]}: there is no such program: correct the command after --", NOT_FOUND
         )
-    if witness is not None:
-        command = witness.around(command)
+    if strace is not None:
+        command = strace.around(command)
         program = shutil.which(command[0]) or command[0]
     heard = HANDED_ON | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
@@ -70,8 +72,8 @@ def launch(command: list[str], variables: Mapping[str, str], witness: Witness | 
             f"{program} cannot be started: {error.strerror}", NOT_EXECUTABLE
         ) from error
     status = _attend(child, heard)
-    if witness is not None:
-        witness.wait(child)
+    if strace is not None:
+        strace.wait(child)
     return status
 
 

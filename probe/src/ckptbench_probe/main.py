@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ckptbench_probe import __version__
-from ckptbench_probe.answer import Wishes
+from ckptbench_probe.answer import Overrides
 from ckptbench_probe.check import verbs as check_verbs
 from ckptbench_probe.comparing import verb as compare
 from ckptbench_probe.ending import summarize, wait_for_ranks
@@ -23,7 +23,7 @@ from ckptbench_probe.launcher import (
     launch,
     run_name,
 )
-from ckptbench_probe.syscalls import Witness, obstacle
+from ckptbench_probe.syscalls import StraceRecorder, obstacle
 from ckptbench_probe.variables import task_of_slurm
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
@@ -55,23 +55,23 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(
         dest="verb", required=True, metavar="run | summary | compare | check"
     )
-    wishes = argparse.ArgumentParser(add_help=False)
-    wishes.add_argument(
+    overrides = argparse.ArgumentParser(add_help=False)
+    overrides.add_argument(
         "--gpus", type=count, help="on which the training is to run; default: its ranks"
     )
-    wishes.add_argument(
+    overrides.add_argument(
         "--mtbf",
         type=seconds,
         help="mean time between failures of the job, as 14h; how often to save depends on it",
     )
-    wishes.add_argument(
+    overrides.add_argument(
         "--restart",
         type=seconds,
         help="from a failure until training goes on, as 8min; default: as long as the start has taken",
     )
     run = verbs.add_parser(
         "run",
-        parents=[wishes],
+        parents=[overrides],
         help="measure a command",
         usage="ckptbench-probe run [options] -- COMMAND ...",
     )
@@ -92,13 +92,13 @@ def parser() -> argparse.ArgumentParser:
         help="after --, as you start it today: torchrun, srun, mpirun, python, a script",
     )
     summary = verbs.add_parser(
-        "summary", parents=[wishes], help="tell of a run that has ended, or was killed"
+        "summary", parents=[overrides], help="tell of a run that has ended, or was killed"
     )
     summary.add_argument("folder", type=Path)
     summary.add_argument(
         "--run", help="its name, where several lie in the folder; default: the last"
     )
-    compare.add(verbs, wishes)
+    compare.add(verbs, overrides)
     check_verbs.add(verbs)
     return top
 
@@ -107,44 +107,44 @@ def main(words: list[str] | None = None) -> None:
     options = parser().parse_args(words)
     if options.verb == "check":
         sys.exit(check_verbs.run(options))
-    wishes = Wishes(gpus=options.gpus, mtbf_s=options.mtbf, restart_s=options.restart)
+    overrides = Overrides(gpus=options.gpus, mtbf_s=options.mtbf, restart_s=options.restart)
     if options.verb == "compare":
-        sys.exit(compare.run(options, wishes))
+        sys.exit(compare.run(options, overrides))
     if options.verb == "summary":
-        sys.exit(0 if summarize(options.folder, run=options.run, wishes=wishes) else 1)
+        sys.exit(0 if summarize(options.folder, run=options.run, overrides=overrides) else 1)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         parser().error(
             "no command: write it after --, as in ckptbench-probe run -- torchrun train.py"
         )
     try:
-        run(options.folder.resolve(), command, wishes, syscalls=options.syscalls)
+        run(options.folder.resolve(), command, overrides, syscalls=options.syscalls)
     except CannotStartError as error:
         say(str(error))
         sys.exit(error.code)
 
 
-def run(folder: Path, command: list[str], wishes: Wishes, *, syscalls: bool = False) -> None:
+def run(folder: Path, command: list[str], overrides: Overrides, *, syscalls: bool = False) -> None:
     """The command runs, whatever becomes of the measurement; this process ends as it does."""
     obstacle = _obstacle(folder)
     if obstacle is not None:
         say(f"{folder} cannot be written to ({obstacle}): the command runs without being measured")
         end_as(launch(command, os.environ))
     name = run_name()
-    witness = _witness(folder, name) if syscalls else None
-    status = launch(command, environment(os.environ, folder, name), witness)
+    strace = _recorder(folder, name) if syscalls else None
+    status = launch(command, environment(os.environ, folder, name), strace)
     own = task_of_slurm(os.environ)
     if own is None or own.rank == 0:
         if own is not None:
             harmless(wait_for_ranks)(folder, name, own.ranks)
-        harmless(summarize)(folder, run=name, wishes=wishes, failed=how_failed(status))
+        harmless(summarize)(folder, run=name, overrides=overrides, failed=how_failed(status))
     end_as(status)
 
 
-def _witness(folder: Path, run: str) -> Witness | None:
+def _recorder(folder: Path, run: str) -> StraceRecorder | None:
     reason = obstacle()
     if reason is None:
-        return Witness(folder, run)
+        return StraceRecorder(folder, run)
     say(f"--syscalls: {reason}: the command runs without it, and only syncs by Python are seen")
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ckptbench_probe.reading import ProcessSeen, Run, SaveSeen
+from ckptbench_probe.reading import ProbedProcess, ProbedRun, ProbedSave
 from ckptbench_probe.statistics import Seconds, seconds
 
 NS = 1e9
@@ -85,7 +85,7 @@ class Measures:
     """By processes that never update."""
 
 
-def measure(run: Run) -> Measures:
+def measure(run: ProbedRun) -> Measures:
     attempts = attempts_of(run)
     checkpoints = [
         one for number, ranks in enumerate(attempts) for one in _checkpoints(number, ranks)
@@ -120,12 +120,12 @@ def measure(run: Run) -> Measures:
     )
 
 
-def attempts_of(run: Run) -> list[list[ProcessSeen]]:
+def attempts_of(run: ProbedRun) -> list[list[ProbedProcess]]:
     """The ranks of each start of the training. Ranks that lived at the same time belong together: one that was born after all before it had their last event is of the next.
 
     That event may lie before the end, as what a killed process has not written is lost.
     """
-    found: list[list[ProcessSeen]] = []
+    found: list[list[ProbedProcess]] = []
     last_ns = 0
     for one in sorted(run.trained, key=lambda one: one.updates_ns[0]):
         # The time of birth is rounded down, and of a host that has slept it may be later than it was.
@@ -137,39 +137,39 @@ def attempts_of(run: Run) -> list[list[ProcessSeen]]:
     return [sorted(group, key=lambda one: (one.rank or 0, one.pid)) for group in found]
 
 
-def _comes_after(one: ProcessSeen, other: ProcessSeen) -> bool:
+def _comes_after(one: ProbedProcess, other: ProbedProcess) -> bool:
     """Whether a launcher has started the rank once more, or a process has replaced itself by `exec`."""
     if (one.host, one.pid, one.born_ns) == (other.host, other.pid, other.born_ns):
         return True
     return one.rank == other.rank and one.restarts > other.restarts
 
 
-def _last_ns(process: ProcessSeen) -> int:
+def _last_ns(process: ProbedProcess) -> int:
     ends = [save.finished_ns or save.end_ns or save.start_ns for save in process.saves]
     return max([process.updates_ns[-1], *ends])
 
 
-def _length_s(ranks: Sequence[ProcessSeen]) -> float:
+def _length_s(ranks: Sequence[ProbedProcess]) -> float:
     return max(_last_ns(one) - one.updates_ns[0] for one in ranks) / NS
 
 
-def _start_s(ranks: Sequence[ProcessSeen]) -> float | None:
+def _start_s(ranks: Sequence[ProbedProcess]) -> float | None:
     return max(
         ((one.updates_ns[0] - one.born_ns) / NS for one in ranks if one.born_ns is not None),
         default=None,
     )
 
 
-def _window(process: ProcessSeen, save: SaveSeen) -> tuple[int, int]:
+def _window(process: ProbedProcess, save: ProbedSave) -> tuple[int, int]:
     """While it is under way. One without an end goes on to the last update."""
     return save.start_ns, save.finished_ns or max(process.updates_ns[-1], save.end_ns or 0)
 
 
-def _gaps(process: ProcessSeen) -> list[tuple[int, int]]:
+def _gaps(process: ProbedProcess) -> list[tuple[int, int]]:
     return list(zip(process.updates_ns, process.updates_ns[1:]))
 
 
-def quiet_gaps_s(process: ProcessSeen) -> list[float]:
+def quiet_gaps_s(process: ProbedProcess) -> list[float]:
     """Seconds of each gap in which no save of this process is under way. Those at the start count only where there are no others."""
     windows = sorted(_window(process, save) for save in process.saves)
     found: list[float] = []
@@ -187,8 +187,8 @@ def quiet_gaps_s(process: ProcessSeen) -> list[float]:
     return late or found
 
 
-def _checkpoints(attempt: int, ranks: Sequence[ProcessSeen]) -> list[Checkpoint]:
-    groups: dict[int, list[tuple[ProcessSeen, SaveSeen]]] = defaultdict(list)
+def _checkpoints(attempt: int, ranks: Sequence[ProbedProcess]) -> list[Checkpoint]:
+    groups: dict[int, list[tuple[ProbedProcess, ProbedSave]]] = defaultdict(list)
     for process in ranks:
         for save in process.saves:
             groups[save.updates].append((process, save))
@@ -200,11 +200,11 @@ def _checkpoints(attempt: int, ranks: Sequence[ProcessSeen]) -> list[Checkpoint]
 def _checkpoint(
     attempt: int,
     updates: int,
-    members: Sequence[tuple[ProcessSeen, SaveSeen]],
+    members: Sequence[tuple[ProbedProcess, ProbedSave]],
     quiet_s: dict[int, float],
 ) -> Checkpoint:
     saves = [save for _, save in members]
-    by_rank: dict[int, list[SaveSeen]] = defaultdict(list)
+    by_rank: dict[int, list[ProbedSave]] = defaultdict(list)
     for process, save in members:
         by_rank[id(process)].append(save)
     owners = {id(process): process for process, _ in members}
@@ -247,20 +247,20 @@ def _checkpoint(
     )
 
 
-def _stall_s(saves: Sequence[SaveSeen]) -> float:
+def _stall_s(saves: Sequence[ProbedSave]) -> float:
     """Saves of one rank, of which none lies in another."""
     return sum(
         (save.end_ns - save.start_ns) / NS for save in saves if save.stepping and save.end_ns
     )
 
 
-def _goes_on(process: ProcessSeen, saves: Sequence[SaveSeen]) -> bool:
+def _goes_on(process: ProbedProcess, saves: Sequence[ProbedSave]) -> bool:
     """Whether an update follows, and one was before: without, it is not known how long the gap is that holds the stall."""
     ends = [save.end_ns or save.start_ns for save in saves if save.stepping] or [saves[0].start_ns]
     return process.updates_ns[0] < saves[0].start_ns and process.updates_ns[-1] > max(ends)
 
 
-def _touching_s(process: ProcessSeen, saves: Sequence[SaveSeen]) -> list[float]:
+def _touching_s(process: ProbedProcess, saves: Sequence[ProbedSave]) -> list[float]:
     """Seconds of the gaps that touch the saves. A gap that two checkpoints touch counts for the one that it begins before."""
     begin = min(_window(process, save)[0] for save in saves)
     end = max(_window(process, save)[1] for save in saves)
@@ -273,7 +273,7 @@ def _touching_s(process: ProcessSeen, saves: Sequence[SaveSeen]) -> list[float]:
     ]
 
 
-def _clean(saves: Sequence[SaveSeen]) -> tuple[str, int | None]:
+def _clean(saves: Sequence[ProbedSave]) -> tuple[str, int | None]:
     """When the last file was clean, if that was seen of all that wrote some; else the first reason why not."""
     states = [(save.clean or "not before the process was killed", save.clean_ns) for save in saves]
     told = [(state, at) for state, at in states if state != "gone"] or states

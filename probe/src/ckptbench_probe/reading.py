@@ -23,7 +23,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True)
-class SaveSeen:
+class ProbedSave:
     """One save of one process. Nanoseconds of the run's clock; None where it was not seen."""
 
     id: str
@@ -51,7 +51,7 @@ class SaveSeen:
 
 
 @dataclass(frozen=True)
-class ProcessSeen:
+class ProbedProcess:
     """One trace."""
 
     host: str
@@ -70,7 +70,7 @@ class ProcessSeen:
     backwards: int
     counted: int
     """Updates between which they were."""
-    saves: tuple[SaveSeen, ...]
+    saves: tuple[ProbedSave, ...]
     state: dict[str, dict[str, int]]
     events: tuple[Event, ...]
     """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer (opened), pointed (what it said then), synced."""
@@ -85,7 +85,7 @@ class ProcessSeen:
                 found[event["source"]].append((event["at_ns"], event["path"]))
         return found
 
-    def last_name(self, save: SaveSeen) -> str:
+    def last_name(self, save: ProbedSave) -> str:
         """Of its file or folder, which may have been renamed since, or the folder that it lies in."""
         path, since_ns = save.path, save.start_ns
         while True:
@@ -103,22 +103,22 @@ class ProcessSeen:
 
 
 @dataclass(frozen=True)
-class Run:
+class ProbedRun:
     name: str
     folder: Path
-    processes: tuple[ProcessSeen, ...]
+    processes: tuple[ProbedProcess, ...]
     others: int
     """Runs whose traces lie in the same folder."""
     by_strace: tuple[Event, ...] | None = None
     """Syncs of files in the folders of checkpoints. None: strace has not seen each rank."""
 
     @property
-    def trained(self) -> tuple[ProcessSeen, ...]:
+    def trained(self) -> tuple[ProbedProcess, ...]:
         """The ranks: processes that update."""
         return tuple(one for one in self.processes if one.updates_ns)
 
 
-def read(folder: Path, run: str | None = None) -> Run:
+def read(folder: Path, run: str | None = None) -> ProbedRun:
     """The run of this name, else the one that began last. Raises UnreadableError."""
     if not folder.is_dir():
         raise UnreadableError(
@@ -144,11 +144,11 @@ def read(folder: Path, run: str | None = None) -> Run:
         for opening, events, unread in chosen
     ]
     others = len(runs) - bool(chosen)
-    found = Run(run or "", folder, tuple(sorted(processes, key=_order)), others)
+    found = ProbedRun(run or "", folder, tuple(sorted(processes, key=_order)), others)
     return replace(found, by_strace=_by_strace(found))
 
 
-def _by_strace(run: Run) -> tuple[Event, ...] | None:
+def _by_strace(run: ProbedRun) -> tuple[Event, ...] | None:
     processes, calls = syscalls.seen(run.folder, run.name)
     if not run.trained or not {(one.host, one.pid) for one in run.trained} <= processes:
         return None
@@ -162,7 +162,7 @@ def _by_strace(run: Run) -> tuple[Event, ...] | None:
     )
 
 
-def _order(process: ProcessSeen) -> tuple[int, int]:
+def _order(process: ProbedProcess) -> tuple[int, int]:
     return process.began_ns, process.rank or 0
 
 
@@ -192,7 +192,7 @@ FILES = ("moved", "linked", "removed", "copied", "duplicated", "pointer", "point
 TIMES = ("at_ns", "start_ns", "end_ns", "begun_ns")
 
 
-def _process(opening: Event, events: list[Event], unread: int, offset: int) -> ProcessSeen:
+def _process(opening: Event, events: list[Event], unread: int, offset: int) -> ProbedProcess:
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         shifted = {name: event[name] + offset for name in TIMES if name in event}
@@ -201,7 +201,7 @@ def _process(opening: Event, events: list[Event], unread: int, offset: int) -> P
     named = next((one for one in updates if "rank" in one), opening)
     exits = by_kind["exit"]
     files = [one for kind in FILES for one in by_kind[kind]]
-    return ProcessSeen(
+    return ProbedProcess(
         host=opening["host"],
         pid=opening["pid"],
         command=tuple(opening["command"]),
@@ -235,9 +235,9 @@ def _skipped(updates: list[Event], flagged: list[Event]) -> Iterable[int]:
         yield from event["updates"]
 
 
-def _saves(by_kind: dict[str, list[Event]]) -> Iterable[SaveSeen]:
+def _saves(by_kind: dict[str, list[Event]]) -> Iterable[ProbedSave]:
     found = {
-        one["save"]: SaveSeen(one["save"], one["kind"], one["path"], one["start_ns"], one["stepping"], one["updates"])
+        one["save"]: ProbedSave(one["save"], one["kind"], one["path"], one["start_ns"], one["stepping"], one["updates"])
         for one in by_kind["save"]
     }  # fmt: skip
     parts = {one["save"]: one["start_ns"] for one in by_kind["part"]}
@@ -260,7 +260,7 @@ def _saves(by_kind: dict[str, list[Event]]) -> Iterable[SaveSeen]:
     return found.values()
 
 
-def _set(found: dict[str, SaveSeen], event: Event, **fields: Any) -> None:
+def _set(found: dict[str, ProbedSave], event: Event, **fields: Any) -> None:
     """Ends whose begin is in a line that was torn are left out."""
     if event["save"] in found:
         found[event["save"]] = replace(found[event["save"]], **fields)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ckptbench_probe.dangers import SYNCED_UNSEEN, dangers, synced
 from ckptbench_probe.measures import Checkpoint, Measures
-from ckptbench_probe.reading import Run
+from ckptbench_probe.reading import ProbedRun
 from ckptbench_probe.storage import NOT_SEEN, is_url
 from ckptbench_probe.words import counted, duration, percent, size, spread
 
@@ -24,7 +24,7 @@ def _line(name: str, text: str) -> str:
     return f"{name:<{WIDTH}}{text}"
 
 
-def screen(run: Run, measures: Measures, answer: list[str], failed: str = "") -> list[str]:
+def screen(run: ProbedRun, measures: Measures, answer: list[str], failed: str = "") -> list[str]:
     """Ten to twelve lines. `answer`: how often to save. `failed`: how the command ended, where that was not well."""
     if not run.trained:
         saves = (
@@ -70,7 +70,7 @@ def _training(measures: Measures) -> str:
     return text
 
 
-def _costs(run: Run, measures: Measures) -> Iterator[tuple[str, str]]:
+def _costs(run: ProbedRun, measures: Measures) -> Iterator[tuple[str, str]]:
     whole = [one for one in measures.checkpoints if not one.failed]
     yield "checkpoints", _which(measures)
     if measures.stall:
@@ -117,13 +117,13 @@ def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
     return text + (f"; of {others} not seen" if others else "")
 
 
-def _synced(run: Run) -> str:
+def _synced(run: ProbedRun) -> str:
     files = synced(run)
     if not files and all(is_url(save.path) for one in run.trained for save in one.saves):
         return NOT_SEEN
-    witness = ", as strace shows" if run.by_strace is not None else ""
-    if not files and witness:
-        return f"by nobody{witness}"
+    strace = ", as strace shows" if run.by_strace is not None else ""
+    if not files and strace:
+        return f"by nobody{strace}"
     if not files and any(save.kind in SYNCED_UNSEEN for one in run.trained for save in one.saves):
         return "not seen: the engine syncs in C++, where Python shows nothing"
     if not files:
@@ -131,7 +131,7 @@ def _synced(run: Run) -> str:
     names = sorted(
         {os.path.splitext(event["path"])[1] or os.path.basename(event["path"]) for event in files}
     )
-    return f"{counted(len(files), 'sync')} by the program or its engine, of {', '.join(names[:4])}{witness}"
+    return f"{counted(len(files), 'sync')} by the program or its engine, of {', '.join(names[:4])}{strace}"
 
 
 def _bytes(measures: Measures, whole: list[Checkpoint]) -> str:

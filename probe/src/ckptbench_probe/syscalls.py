@@ -1,4 +1,4 @@
-"""The witness of syncs: `strace`, which sees those that C++ and Rust call too.
+"""Records syncs by `strace`, which sees those that C++ and Rust call too.
 
 It traces from beside: the command stays the launcher's own child, and gets its signals and ends as without it.
 """
@@ -42,8 +42,8 @@ def obstacle() -> str | None:
     return (tried.stderr.strip().splitlines() or ["strace fails"])[-1]
 
 
-class Witness:
-    """Traces one command into a file of the folder."""
+class StraceRecorder:
+    """Has strace record the syncs of one command in a file of the folder."""
 
     def __init__(self, folder: Path, run: str) -> None:
         self.file = folder / f"strace-{run}-{socket.gethostname()}-{os.getpid()}.txt"

@@ -1,6 +1,6 @@
-"""Done markers: notes of ranks to the rank that commits, which say that their shards of a version are written.
+"""Done markers, by which ranks report to the rank that commits that their shards of a version are written.
 
-Notes are files in the staging folder, because a save in the background must not use the collectives of training. They
+They are files in the staging folder, because a save in the background must not use the collectives of training. They
 are removed before the version is committed.
 """
 
@@ -23,48 +23,48 @@ from ckptbench.run.events import File
 VISIBLE_SECONDS = 60.0
 """How long a file system may take to show a file that another node has written."""
 SHORTEST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.0005, 0.01
-"""Ranks end their equal shares at about the same time, so the first looks follow soon after one another."""
+"""Ranks end their equal shards at about the same time, so the first looks follow soon after one another."""
 
 
 def mark_written(staging: Path, rank: int, files: Iterable[File]) -> None:
-    """Write the note that this rank's files are on stable storage."""
+    """Write the marker that this rank's files are on stable storage."""
     content = [dataclasses.asdict(file) for file in files]
-    note = _note(staging, rank)
-    partial = note.with_suffix(".writing")
+    marker = _marker(staging, rank)
+    partial = marker.with_suffix(".writing")
     partial.write_text(json.dumps(content), encoding="utf-8")
-    partial.replace(note)
+    partial.replace(marker)
 
 
 def gather_marked(staging: Path, ranks: Sequence[int], *, are_written: bool) -> list[File]:
-    """Wait for the notes of these ranks and for their files in full size, remove the notes, and return the files.
+    """Wait for the markers of these ranks and for their files in full size, remove the markers, and return the files.
 
     `are_written`: all ranks have finished writing, so wait at most VISIBLE_SECONDS. If not, wait without limit for each
-    note: the launcher ends this rank if one of them fails. Raises CheckpointError if what is written cannot be seen after
+    marker: the launcher ends this rank if one of them fails. Raises CheckpointError if what is written cannot be seen after
     VISIBLE_SECONDS: the folder is not on a file system that all nodes share.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS
     files: list[File] = []
     for rank in ranks:
-        note = _note(staging, rank)
-        _await(note, None, deadline if are_written else math.inf, f"the share of rank {rank}")
+        marker = _marker(staging, rank)
+        _await(marker, None, deadline if are_written else math.inf, f"the shard of rank {rank}")
         if not are_written:
             deadline = time.monotonic() + VISIBLE_SECONDS
-        share = _noted(note)
-        for file in share:
+        own = _files_of(marker)
+        for file in own:
             _await(staging / file.name, file.bytes, deadline, file.name)
-        note.unlink()
-        files += share
+        marker.unlink()
+        files += own
     return files
 
 
-def _noted(note: Path) -> list[File]:
+def _files_of(marker: Path) -> list[File]:
     try:
-        files = read_shaped(note, list[dict[str, Any]])
+        files = read_shaped(marker, list[dict[str, Any]])
         for file in files:
             check(file, File)
         return [File(**file) for file in files]
     except (RunFolderError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{note} is no note of a rank: {error}") from error
+        raise CheckpointError(f"{marker} is no done marker of a rank: {error}") from error
 
 
 def _await(path: Path, size: int | None, deadline: float, what: str) -> None:
@@ -87,5 +87,5 @@ def _is_there(path: Path, size: int | None) -> bool:
     return size is None or found == size
 
 
-def _note(staging: Path, rank: int) -> Path:
-    return staging / f"share-{rank}.note"
+def _marker(staging: Path, rank: int) -> Path:
+    return staging / f"done-{rank}.json"

@@ -6,7 +6,7 @@ or the end of training waited.
 The files of a blocking strategy are written when its `save` returns. Then the training thread also syncs and
 commits, and the ranks wait for one another in the recovery's barrier (by default the framework's). A commit
 renames the folder, in which files and manifest are synced. The saves of any other strategy end in the
-background, in a second thread. There the rank that commits waits for the other ranks' notes in the staging folder,
+background, in a second thread. There the rank that commits waits for the other ranks' done markers in the staging folder,
 because only the training thread may use collectives.
 
 Old versions are removed behind training, after the commit of every strategy's save. The next save waits for it.
@@ -265,7 +265,7 @@ class CheckpointManager:
         return pending
 
     def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:
-        """Put this rank's shares on stable storage, level by level. The rank that commits then makes a version of each."""
+        """Put this rank's shards on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
         for level, written in pending.shard.written.items():
             with self._recording_failure(pending.position, level):
@@ -290,12 +290,12 @@ class CheckpointManager:
                 # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.
                 fsync(staging / file.name)
             mark_written(staging, self._world.rank, files)
-            meet()  # wait until all shares are written
+            meet()  # wait until all shards are written
             meet()  # wait until the version is committed
             return None
         meet()
-        shares = gather_marked(staging, self._writers_of(level)[1:], are_written=self._blocking)
-        durable = self._commit(level, staging, position, [*files, *shares])
+        others = gather_marked(staging, self._writers_of(level)[1:], are_written=self._blocking)
+        durable = self._commit(level, staging, position, [*files, *others])
         meet()
         return durable
 
@@ -442,4 +442,4 @@ def _work(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
 
 
 def _not_at_all() -> None:
-    """The `meet` of background saves does nothing: the rank that commits waits for the notes of the others instead."""
+    """The `meet` of background saves does nothing: the rank that commits waits for the markers of the others instead."""

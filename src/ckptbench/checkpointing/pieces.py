@@ -1,4 +1,4 @@
-"""Files that hold a share of the state, in the layout of safetensors: every library that reads it opens them.
+"""Files that hold a shard of the state, in the layout of safetensors: every library that reads it opens them.
 
 The layout is 8 bytes with the length of a header, the header as JSON, and the values without gaps
 (https://huggingface.co/docs/safetensors). A tensor that lies whole in one file has its own name there. Of a tensor that
@@ -108,11 +108,11 @@ class Piece:
         return replace(self, start=first, stop=max(first, min(self.stop, stop)))
 
 
-def share_of(tensors: Sequence[Layout], rank: int, world_size: int) -> list[Piece]:
+def shard_of(tensors: Sequence[Layout], rank: int, world_size: int) -> list[Piece]:
     """The pieces that `rank` writes, so that all ranks write the same number of bytes and every byte is written once.
 
     The bytes of all tensors, one after the other, are cut into `world_size` equal parts; a cut inside an element moves
-    to its beginning. Shares differ by less than two elements.
+    to its beginning. Shards differ by less than two elements.
     """
     total = sum(tensor.nbytes for tensor in tensors)
     first, last = (total * edge // world_size for edge in (rank, rank + 1))
@@ -162,11 +162,11 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
 def _check_readable(tensor: Layout) -> None:
     if tensor.dtype not in _CODES:  # also where the bytes of its numbers are in another order
         raise CheckpointError(
-            f"{tensor.name} has the type {name_of(tensor.dtype)}, which files of shares do not have: use the strategy native"
+            f"{tensor.name} has the type {name_of(tensor.dtype)}, which files of shards do not have: use the strategy native"
         )
     if tensor.name == "__metadata__" or _PART.fullmatch(tensor.name):
         raise CheckpointError(
-            f"{tensor.name} would be taken for something else than a tensor's name in a file of shares: rename it, or use the "
+            f"{tensor.name} would be taken for something else than a tensor's name in a file of shards: rename it, or use the "
             "strategy native"
         )
 
@@ -307,5 +307,5 @@ def _piece(
 
 def _odd(path: Path, what: str) -> CheckpointError:
     return CheckpointError(
-        f"{path} is no share of a checkpoint: {what}; resume from another version, or remove the run folder to start over"
+        f"{path} is no shard of a checkpoint: {what}; resume from another version, or remove the run folder to start over"
     )

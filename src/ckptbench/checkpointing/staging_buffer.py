@@ -21,8 +21,8 @@ from ckptbench.checkpointing.state_files import (
     layout_of,
     own_name,
     own_pieces,
-    own_share,
-    share_name,
+    own_shard,
+    shard_name,
 )
 from ckptbench.checkpointing.writer import write_file
 from ckptbench.common.errors import CheckpointError
@@ -32,7 +32,7 @@ from ckptbench.run.events import File
 
 
 class StagingBuffer:
-    """The own state of `rank`, and its share of the tensors if `world_size` ranks write shares.
+    """The own state of `rank`, and its shard of the tensors if `world_size` ranks write shards.
 
     Names, shapes and types are those that the training state has when the buffer is made. The tensors themselves may be replaced
     between two saves, as the load of an optimizer does.
@@ -46,11 +46,11 @@ class StagingBuffer:
         self._own_layouts = _layouts_of(own)
         self._state = list(training_state.state())
         self._layouts = [layout_of(tensor) for tensor in self._state]
-        self._share_pieces = [piece for _, piece in own_share(self._state, rank, world_size)]
-        headers = [header_of(pieces) for pieces in (of_own, self._share_pieces)]
+        self._shard_pieces = [piece for _, piece in own_shard(self._state, rank, world_size)]
+        headers = [header_of(pieces) for pieces in (of_own, self._shard_pieces)]
         own_bytes = len(headers[0]) + sum(piece.nbytes for piece in of_own)
-        share_bytes = len(headers[1]) + sum(piece.nbytes for piece in self._share_pieces)
-        self.nbytes = own_bytes + share_bytes
+        shard_bytes = len(headers[1]) + sum(piece.nbytes for piece in self._shard_pieces)
+        self.nbytes = own_bytes + shard_bytes
         memory = self._memory = kept_memory(self.nbytes)
         training_state.keep_memory(memory)
         self._own = _FileBuffer(
@@ -59,11 +59,11 @@ class StagingBuffer:
             headers[0],
             of_own,
         )
-        self._share = _FileBuffer(
-            File(name=share_name(rank), kind="state", rank=rank, bytes=share_bytes),
+        self._shard = _FileBuffer(
+            File(name=shard_name(rank), kind="state", rank=rank, bytes=shard_bytes),
             memory[own_bytes:],
             headers[1],
-            self._share_pieces,
+            self._shard_pieces,
         )
         self._values: list[NDArray[np.generic] | None] = []
         self._sources: list[NDArray[np.uint8] | None] = []
@@ -84,12 +84,12 @@ class StagingBuffer:
         if len(values) != len(self._values) or any(map(operator.is_not, values, self._values)):
             self._values = values
             self._sources = [
-                tensors[piece.tensor.name].memory(piece.bytes) for piece in self._share_pieces
+                tensors[piece.tensor.name].memory(piece.bytes) for piece in self._shard_pieces
             ]
         return self._sources
 
     def begin(self, own: Arrays) -> None:
-        """Take the own state in the thread that trains. The share is that of this moment, too. Nothing may be in writing.
+        """Take the own state in the thread that trains. The shard is that of this moment, too. Nothing may be in writing.
 
         The tensors are looked up here, as a forward pass may put others in their places meanwhile (FSDP2 does). Raises
         CheckpointError if the own state has other shapes, or the training state other tensors, than when the buffer was made.
@@ -103,15 +103,15 @@ class StagingBuffer:
         self._training_state.begin_copies()
 
     def capture(self) -> None:
-        """Copy the share's values, or begin to: see `await_copies`. If `copies_in_place`, call it in the thread that trains."""
+        """Copy the shard's values, or begin to: see `await_copies`. If `copies_in_place`, call it in the thread that trains."""
         tensors = self._now
-        places = self._share.open_places()
+        places = self._shard.open_places()
         sources = self._look_up(tensors) if self.copies_in_place else [None] * len(places)
-        for piece, place, source in zip(self._share_pieces, places, sources, strict=True):
+        for piece, place, source in zip(self._shard_pieces, places, sources, strict=True):
             if source is None:
                 tensors[piece.tensor.name].copy_into(place, piece.bytes)
         if self.copies_in_place:
-            self._share.fill(sources)
+            self._shard.fill(sources)
 
     def await_copies(self) -> None:
         """Return when what `capture` has begun is copied."""
@@ -136,7 +136,7 @@ class StagingBuffer:
 
     def write(self, staging: Path, recycled: Path) -> tuple[File, File]:
         """Write both files into `staging`, over those in `recycled` if they are there. Raises CheckpointError."""
-        return self._own.write(staging, recycled), self._share.write(staging, recycled)
+        return self._own.write(staging, recycled), self._shard.write(staging, recycled)
 
     def close(self) -> None:
         """Give back what was made of the memory for copies from a device. Nothing may be copied any more."""

@@ -1,4 +1,4 @@
-"""The files of a version in the layout of safetensors: each rank's own state, and its share of model and optimizer.
+"""The files of a version in the layout of safetensors: each rank's own state, and its shard of model and optimizer.
 
 The own state is what only this rank has: running statistics, states of random generators. An archive of as many arrays
 would take Python ten times as long to write, and other threads of the process wait meanwhile.
@@ -22,7 +22,7 @@ from ckptbench.checkpointing.pieces import (
     pieces_in,
     read_ahead,
     read_pieces,
-    share_of,
+    shard_of,
     write_pieces,
 )
 from ckptbench.checkpointing.version import Version
@@ -93,25 +93,25 @@ def restore_own(version: Version, folder: Path, training_state: TrainingState, r
         training_state.load_rank_state(own)
 
 
-def share_name(rank: int) -> str:
-    """Name of the file with the share of the state that `rank` has written."""
+def shard_name(rank: int) -> str:
+    """Name of the file with the shard of the state that `rank` has written."""
     return f"state-{rank}.safetensors"
 
 
-def share_file(staging: Path, rank: int) -> File:
-    """The file of that share, as it is named to the store."""
-    return written_file(staging, share_name(rank), "state", rank)
+def shard_file(staging: Path, rank: int) -> File:
+    """The file of that shard, as it is named to the store."""
+    return written_file(staging, shard_name(rank), "state", rank)
 
 
 def layout_of(tensor: Tensor) -> Layout:
     return Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype, also=tensor.also)
 
 
-def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
+def own_shard(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
     """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name.
 
     Of a tensor of which ranks hold shards it is the shard of this rank, divided among those that hold the same one; the others
-    are divided as `share_of` says.
+    are divided as `shard_of` says.
     """
     by_name = {tensor.name: tensor for tensor in tensors}
     names = [name for tensor in tensors for name in (tensor.name, *tensor.also)]
@@ -121,10 +121,10 @@ def own_share(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tup
             f"two tensors of the state are named {twice}: a file would hold only one of them"
         )
     by_all = [layout_of(tensor) for tensor in tensors if tensor.shard is None]
-    shards = [_own_part(tensor) for tensor in tensors if tensor.shard is not None]
+    parts = [_own_part(tensor) for tensor in tensors if tensor.shard is not None]
     pieces = [
-        *(piece for piece in shards if piece.stop > piece.start),
-        *share_of(by_all, rank, world_size),
+        *(piece for piece in parts if piece.stop > piece.start),
+        *shard_of(by_all, rank, world_size),
     ]
     return [(by_name[piece.tensor.name], piece) for piece in pieces]
 
@@ -136,19 +136,19 @@ def _own_part(tensor: Tensor) -> Piece:
     return Piece(tensor=layout_of(tensor), start=first, stop=last)
 
 
-def load_shares(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
-    """Load the state from the shares of however many ranks wrote the version; of each tensor only what this rank holds.
+def load_shards(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
+    """Load the state from the shards of however many ranks wrote the version; of each tensor only what this rank holds.
 
-    Each rank's own state follows `own_of`. Raises CheckpointError if the shares are not the whole state of this
+    Each rank's own state follows `own_of`. Raises CheckpointError if the shards are not the whole state of this
     training_state.
     """
     tensors = {tensor.name: tensor for tensor in training_state.state()}
-    shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
+    shards = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
         if not training_state.is_sharded:
-            read_ahead(shares)
-        _check(tensors, shares)
-        _assemble(tensors, shares)
+            read_ahead(shards)
+        _check(tensors, shards)
+        _assemble(tensors, shards)
     except OSError as error:
         raise CheckpointError(
             f"{folder} cannot be read: {blame(error, folder, 'resume from another version', reading=True)}"
@@ -161,13 +161,13 @@ def load_shares(version: Version, folder: Path, training_state: TrainingState, r
     restore_own(version, folder, training_state, rank)
 
 
-def _check(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
+def _check(tensors: Mapping[str, Tensor], shards: Iterable[Path]) -> None:
     """Check that the files together hold every element of every tensor, and none of them twice.
 
     Counting bytes would not do: an element that is there twice would stand for another that is not. Raises ValueError.
     """
     held: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for path in shares:
+    for path in shards:
         for piece in pieces_in(path):
             _check_fit(tensors, path, piece)
             held[piece.tensor.name].append((piece.start, piece.stop, path.name))
@@ -176,7 +176,7 @@ def _check(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
         for start, stop, file in sorted(held[name]):
             if start < reached:
                 raise ValueError(
-                    f"{name} is there more than once: {file} has its elements {start} to {stop}, other shares "
+                    f"{name} is there more than once: {file} has its elements {start} to {stop}, other shards "
                     f"those up to {reached}"
                 )
             if start > reached:
@@ -187,7 +187,7 @@ def _check(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
 
 
 def _lacking(name: str, start: int, stop: int) -> str:
-    return f"{name} is not there as a whole: no share has its elements {start} to {stop}"
+    return f"{name} is not there as a whole: no shard has its elements {start} to {stop}"
 
 
 def _check_fit(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> None:
@@ -211,10 +211,10 @@ def _and_names(also: Sequence[str]) -> str:
     return f"the other names {', '.join(also)}" if also else "no other name"
 
 
-def _assemble(tensors: Mapping[str, Tensor], shares: Iterable[Path]) -> None:
-    """Read shares that `_check` has passed into the tensors."""
+def _assemble(tensors: Mapping[str, Tensor], shards: Iterable[Path]) -> None:
+    """Read shards that `_check` has passed into the tensors."""
     cut: dict[str, NDArray[np.uint8]] = {}
-    for path in shares:
+    for path in shards:
         for piece, values in read_pieces(
             path, partial(_memory_of, tensors), partial(_held_of, tensors)
         ):

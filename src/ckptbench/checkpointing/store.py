@@ -313,7 +313,7 @@ def _check_names(staging: Path, found: Set[str], named: Set[str]) -> None:
         )
     if unknown := found - named:
         raise CheckpointError(
-            f"{staging / min(unknown)} belongs to no rank's share of the version: the strategy did not name it"
+            f"{staging / min(unknown)} belongs to no rank's shard of the version: the strategy did not name it"
         )
 
 

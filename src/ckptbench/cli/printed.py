@@ -112,9 +112,9 @@ def _known(name: str, known: Quantity) -> dict[str, float | None]:
     return {f"{name}{end}": own if math.isfinite(own) else None for end, own in ends.items()}
 
 
-def answer_from_options(asked: Options) -> Answer:
+def answer_from_options(options: Options) -> Answer:
     """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
-    case = asked.case()
+    case = options.case()
     choices = answer(case)
     sentences = (case.failing.said, *remarks(choices))
     return Answer(

@@ -44,16 +44,16 @@ def usual(**own: Any) -> DecisionSection:
     return DecisionSection().model_copy(update=own)
 
 
-def answer_from_tables(asked: Options) -> Answer:
+def answer_from_tables(options: Options) -> Answer:
     """The answer as the screen of a study. Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
-    costs = costs_of(asked)
-    gpus = asked.gpus or costs.gpus
-    rate = asked.failure_rate(gpus)
+    costs = costs_of(options)
+    gpus = options.gpus or costs.gpus
+    rate = options.failure_rate(gpus)
     tables = decided(costs, rate, gpus)
     choices = tuple(map(_choice, records(shown(tables))))
     of_study = screen(tables)
     notes = (setting(choices), *costs.notes) if costs.notes else ()
-    config = config_of(asked.study) if asked.study else ""
+    config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
         verdict=(*filter(None, notes), *of_study.verdict),
@@ -68,22 +68,22 @@ def answer_from_tables(asked: Options) -> Answer:
     )
 
 
-def page_of_tables(asked: Options) -> str:
+def page_of_tables(options: Options) -> str:
     """The calculator, filled with these costs and the failure rate. Raises as `answer_from_tables`."""
     from ckptbench.report.page.html import page
 
-    costs = costs_of(asked)
-    gpus = asked.gpus or costs.gpus
-    rate = asked.failure_rate(gpus)
+    costs = costs_of(options)
+    gpus = options.gpus or costs.gpus
+    rate = options.failure_rate(gpus)
     others = [each for each in read_rates(published()) if each.name != rate.name]
     return page(costs.table, [rate, *others], usual(rate=rate.name, gpus=[gpus]))
 
 
-def costs_of(asked: Options) -> Costs:
+def costs_of(options: Options) -> Costs:
     """Those of the study, file or log, with what the options say in their place."""
-    if asked.training_log is not None:
-        return costs_of_log(asked)
-    return Costs.of(asked.study, asked.costs).with_own(asked)
+    if options.training_log is not None:
+        return costs_of_log(options)
+    return Costs.of(options.study, options.costs).with_own(options)
 
 
 def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataFrame]:
@@ -130,23 +130,25 @@ class Costs:
         """The most that they are of."""
         return int(self.table["ranks"].max())
 
-    def with_own(self, asked: Options) -> Self:
+    def with_own(self, options: Options) -> Self:
         """With what the reader gives in place of what the table says: a step, a restart on so many GPUs as are asked for, and an interval in use."""
-        gpus = asked.gpus or self.gpus
+        gpus = options.gpus or self.gpus
         rows = records(self.table[self.table["representative"]])
-        return replace(self, table=DECISION_COSTS.rows(_with_own(row, asked, gpus) for row in rows))
+        return replace(
+            self, table=DECISION_COSTS.rows(_with_own(row, options, gpus) for row in rows)
+        )
 
 
-def _with_own(row: Mapping[str, Any], asked: Options, gpus: int) -> dict[str, Any]:
+def _with_own(row: Mapping[str, Any], options: Options, gpus: int) -> dict[str, Any]:
     own = dict(row)
-    if asked.step is not None:
-        own |= _exactly("step_s", asked.step)
-    if asked.restart is not None:
+    if options.step is not None:
+        own |= _exactly("step_s", options.step)
+    if options.restart is not None:
         # Projecting makes that of it which the reader gives.
         grown = projected({**row, "down_s": 1.0}, gpus)["down_s"]
-        own |= {**_exactly("down_s", asked.restart / grown), "down_from": GIVEN}
-    if asked.now is not None:
-        own["interval"] = str(Interval("steps", asked.now.in_steps(own["step_s"])))
+        own |= {**_exactly("down_s", options.restart / grown), "down_from": GIVEN}
+    if options.now is not None:
+        own["interval"] = str(Interval("steps", options.now.in_steps(own["step_s"])))
     return own
 
 
@@ -178,7 +180,7 @@ UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, n
 FROM_LOG = "save of the log"
 
 
-def costs_of_log(asked: Options) -> Costs:
+def costs_of_log(options: Options) -> Costs:
     """Those that the log of a training tells, completed by the options.
 
     Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
@@ -186,59 +188,59 @@ def costs_of_log(asked: Options) -> Costs:
     from ckptbench.decide.training_log.facts import facts_of
     from ckptbench.decide.training_log.reader import read_log
 
-    assert asked.training_log is not None
-    facts = facts_of(read_log(asked.training_log, asked.log_pattern))
-    whose = asked.training_log.name
+    assert options.training_log is not None
+    facts = facts_of(read_log(options.training_log, options.log_pattern))
+    whose = options.training_log.name
     read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
-    if missing := [*asked.missing_rate(), *_missing(facts, asked)]:
+    if missing := [*options.missing_rate(), *_missing(facts, options)]:
         raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
     try:
         title = one_line(whose)
     except ValueError:
         title = "training log"
     try:
-        given = UserCosts.model_validate({"title": title, **_costs(facts, asked)})
+        given = UserCosts.model_validate({"title": title, **_costs(facts, options)})
     except ValidationError as error:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
     table = costs_table(given, f"costs of the log {title}, not measured here")
-    return Costs(table, {}, (read, *_taken(facts, asked)))
+    return Costs(table, {}, (read, *_taken(facts, options)))
 
 
-def _missing(facts: Facts, asked: Options) -> Iterator[str]:
+def _missing(facts: Facts, options: Options) -> Iterator[str]:
     """Each with the option that tells it."""
-    if asked.gpus is None and facts.gpus is None:
+    if options.gpus is None and facts.gpus is None:
         yield MISSING["gpus"]
-    if asked.step is None and facts.step is None:
+    if options.step is None and facts.step is None:
         yield MISSING["step"]
-    if _takes_stall(asked) and facts.stall is None:
+    if _takes_stall(options) and facts.stall is None:
         why = "it does not tell how long one takes" if facts.saves else "it names no save"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
-    if asked.now is None and facts.interval is None:
+    if options.now is None and facts.interval is None:
         yield '--now: how often you save today, as in --now "500 steps"'
-    if asked.restart is None:
+    if options.restart is None:
         yield MISSING["restart"]
 
 
-def _takes_stall(asked: Options) -> bool:
-    return not (asked.blocking or asked.asynchronous or asked.state is not None)
+def _takes_stall(options: Options) -> bool:
+    return not (options.blocking or options.asynchronous or options.state is not None)
 
 
-def _costs(facts: Facts, asked: Options) -> dict[str, Any]:
-    gpus = asked.gpus or facts.gpus
+def _costs(facts: Facts, options: Options) -> dict[str, Any]:
+    gpus = options.gpus or facts.gpus
     assert gpus is not None
-    step = asked.step or _uncertain(facts.step)
-    step_s = asked.step or (facts.step.value if facts.step else 0.0)
-    interval = asked.now.in_steps(step_s) if asked.now is not None else facts.interval
+    step = options.step or _uncertain(facts.step)
+    step_s = options.step or (facts.step.value if facts.step else 0.0)
+    interval = options.now.in_steps(step_s) if options.now is not None else facts.interval
     strategies: list[dict[str, Any]] = [
         {
             "name": each.name,
             "stall_s": float(each.saving.stall_s),
             "durable_s": float(each.saving.durable_s),
         }
-        for each in asked.strategies(gpus)
+        for each in options.strategies(gpus)
     ]
-    if _takes_stall(asked) and facts.stall is not None:
+    if _takes_stall(options) and facts.stall is not None:
         durable_s = max(facts.durable_s or 0.0, facts.stall.value)
         slowdown = _uncertain(facts.slowdown) if facts.slowdown else 0.0
         strategies = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s, "slowdown_s": slowdown}]  # fmt: skip
@@ -248,7 +250,7 @@ def _costs(facts: Facts, asked: Options) -> dict[str, Any]:
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
         "interval": f"{interval} steps",
         "strategies": strategies,
-        "recoveries": [{"name": "restart", "down_s": asked.restart}],
+        "recoveries": [{"name": "restart", "down_s": options.restart}],
     }
 
 
@@ -260,28 +262,28 @@ def _uncertain(known: Estimate | None) -> dict[str, float] | float:
     return {"value": known.value, "lo": lo, "hi": hi}
 
 
-def _taken(facts: Facts, asked: Options) -> Iterator[str]:
+def _taken(facts: Facts, options: Options) -> Iterator[str]:
     """What of the log counts, where no option says it."""
     told = []
-    if asked.step is None and facts.step is not None:
+    if options.step is None and facts.step is not None:
         told.append(f"a step {_shown(facts.step)}")
-    if _takes_stall(asked) and facts.stall is not None:
+    if _takes_stall(options) and facts.stall is not None:
         finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
         beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
         told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
-    if asked.now is None and facts.interval is not None:
+    if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
     if facts.starts > 1:
         yield f"It has {facts.starts:,} starts of the training: the time between them is left out."
     if facts.jumps:
         yield f"Its clock went back {counted(facts.jumps, 'time')}, as at the end of a day: the steps there are left out."
-    option, counts = ("--step", asked.step is None) if facts.stall is None else ("--blocking", _takes_stall(asked))  # fmt: skip
+    option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _takes_stall(options))  # fmt: skip
     if facts.aside and counts:
         yield f"{facts.aside}: give {option}."
-    if facts.background and facts.durable_s is None and _takes_stall(asked):
+    if facts.background and facts.durable_s is None and _takes_stall(options):
         yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
-    if _takes_stall(asked):
+    if _takes_stall(options):
         yield UNTOLD
 
 

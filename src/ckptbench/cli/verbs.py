@@ -86,20 +86,20 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
 
     if save_steps and as_json:
         raise click.UsageError("--save-steps and --json: give one of them")
-    asked = Options(**options)
-    asked.check()
-    if html is not None and not asked.is_of_tables:
+    parsed = Options(**options)
+    parsed.check()
+    if html is not None and not parsed.is_of_tables:
         raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")
-    if asked.is_of_tables:
+    if parsed.is_of_tables:
         from ckptbench.cli.tables import answer_from_tables, page_of_tables
 
-        answer = answer_from_tables(asked)
+        answer = answer_from_tables(parsed)
         if html is not None:
-            _write(html, page_of_tables(asked))
+            _write(html, page_of_tables(parsed))
     else:
         from ckptbench.cli.printed import answer_from_options
 
-        answer = answer_from_options(asked)
+        answer = answer_from_options(parsed)
     text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
     click.echo(text, nl=False)
 # fmt: on

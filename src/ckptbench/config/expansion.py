@@ -89,7 +89,7 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
     if not config.training.proof and any(cell.is_compared for cell in cells):
         raise FieldError(
             ("training", "proof"),
-            "runs with history again or killed faults are there to be compared, so set it to true",
+            "runs with history rerun or killed faults are there to be compared, so set it to true",
             config.training.proof,
         )
     for cell in cells:

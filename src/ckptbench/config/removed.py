@@ -25,6 +25,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "googlenet_aux": "use googlenet",
         "llama_debug": "use gpt_baby, or gpt2 for a large state",
     },
+    "history": {"again": "use rerun, its new name"},
     "kind": _KINDS,
     "faults": _KINDS,
     "strategy": {

@@ -127,7 +127,7 @@ class Matrix(Section):
     deterministic: Sweep[Flag] = Field(default=[False])
     """Whether the framework's deterministic mode is on."""
     history: Sweep[HistoryName] = Field(default=[WHOLE])
-    """`whole`: the run. `again`: a second run of the same seed."""
+    """`whole`: the run. `rerun`: a second run of the same seed."""
     faults: Sweep[FaultsSpec] = Field(default=[UNDISTURBED.name], validate_default=True)
     """[Which failures](#faults-and-recoveries) strike a run; `killed_*` are for the [resume proof](#the-resume-proof)."""
     recovery: Sweep[RecoverySpec] = Field(default=[RESTART.name], validate_default=True)

@@ -1,6 +1,6 @@
 """The process that strikes the ranks of a node from outside: `python -m ckptbench.failures.fault_injector`.
 
-The rank that starts it sends it `Orders`, and then tells it of its work. The injector writes each strike into its journal
+The rank that starts it sends it `Orders`, and then reports its progress. The injector writes each strike into its journal
 before it comes. It ends with the rank.
 """
 
@@ -30,7 +30,7 @@ from ckptbench.run.trace import whole_events
 
 READY, OVER = "ready", "over"
 """What an injector says when it can strike, and when it will strike no more and has written all of its journal. A rank says
-OVER when it has nothing more to tell."""
+OVER when it has nothing more to report."""
 DYING_S = 60.0
 """How long a killed process may take to be gone. One that writes to a disk finishes that first."""
 
@@ -45,7 +45,7 @@ class Progress(NamedTuple):
 
 
 Listen = Callable[[float | None], Progress | None]
-"""Waits so many seconds, or for ever, for what the rank tells; None when the time is over. Raises EOFError when no more will come."""
+"""Waits so many seconds, or for ever, for what the rank reports; None when the time is over. Raises EOFError when no more will come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +85,14 @@ class FaultInjector:
         self._schedule()
 
     def run(self) -> None:
-        """Strike until the rank has ended or has nothing more to tell."""
+        """Strike until the rank has ended or has nothing more to report."""
         while True:
             for number in [n for n, at in self._due.items() if at <= time.monotonic()]:
                 del self._due[number]
                 self._strike(number, self._orders.failures[number])
             soonest = min(self._due.values(), default=None)
             timeout = None if soonest is None else max(0.0, soonest - time.monotonic())
-            if not self._unheard and not self._keep_told(timeout):
+            if not self._unheard and not self._keep_progress(timeout):
                 break
             while self._unheard:
                 self._hear(self._unheard.popleft())
@@ -104,21 +104,21 @@ class FaultInjector:
         missed = sorted(left.keys() - ahead)
         self._journal.write(Unfired(ahead=ahead, missed=missed, monotonic_ns=clock()))
 
-    def _keep_told(self, timeout: float | None) -> bool:
-        """Wait for what the rank tells next, and keep it. Returns whether the rank lives and may have more to tell."""
+    def _keep_progress(self, timeout: float | None) -> bool:
+        """Wait for what the rank reports next, and keep it. Returns whether the rank lives and may have more to report."""
         if self._is_over:
             return False
         try:
-            told = self._listen(timeout)
+            progress = self._listen(timeout)
         except EOFError:
             self._is_over = True
             return False
-        if told is not None:
-            self._unheard.append(told)
+        if progress is not None:
+            self._unheard.append(progress)
         return True
 
-    def _hear(self, told: Progress) -> None:
-        moment, step, at_ns, stage = told
+    def _hear(self, progress: Progress) -> None:
+        moment, step, at_ns, stage = progress
         if moment == "step" and self._began_ns is None:
             self._began_ns = day_ns(at_ns)
             self._journal.write(Begun(monotonic_ns=at_ns, unix_ns=self._began_ns))
@@ -177,9 +177,9 @@ class FaultInjector:
         return sorted(pid for pid, started in living.items() if rank_of(started) in ranks)
 
     def _wait(self, seconds: float) -> None:
-        """Return early if the rank has ended. What it tells meanwhile is kept: it must never wait for its injector."""
+        """Return early if the rank has ended. What it reports meanwhile is kept: it must never wait for its injector."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and self._keep_told(left):
+        while (left := end - time.monotonic()) > 0 and self._keep_progress(left):
             pass
 
 
@@ -203,30 +203,30 @@ def _await_end(pids: Iterable[int]) -> None:
 
 def main() -> None:
     """The arguments are the process of the rank, and the descriptor of the connection to it."""
-    line = Connection(int(sys.argv[2]))
+    connection = Connection(int(sys.argv[2]))
     try:
         rank = os.pidfd_open(int(sys.argv[1]))
-        orders: Orders = line.recv()
+        orders: Orders = connection.recv()
     except (ProcessLookupError, EOFError):  # the rank has ended while this process started
         return
 
     def listen(timeout: float | None) -> Progress | None:
-        ready = wait([line, rank], timeout)
+        ready = wait([connection, rank], timeout)
         if not ready:
             return None
         # Processes that the rank has forked may hold the other end, too: it need not be closed when the rank has ended.
-        told = line.recv() if line in ready else OVER
-        if told == OVER:
+        progress = connection.recv() if connection in ready else OVER
+        if progress == OVER:
             raise EOFError
-        return cast(Progress, told)
+        return cast(Progress, progress)
 
     injector = FaultInjector(orders, listen)
     with suppress(BrokenPipeError):  # the rank has ended
-        line.send(READY)
+        connection.send(READY)
         injector.run()
         if not wait([rank], 0):
             injector.record_unfired()
-        line.send(OVER)
+        connection.send(OVER)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A rank's end of its injector: it starts it, and tells it of the rank's work."""
+"""A rank's end of its injector: it starts it, and reports the rank's progress."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ckptbench.run.layout import strikes_path
 from ckptbench.run.trace import whole_events
 
 CLOSING_S = 300.0
-"""How long an injector may take to finish when its rank has nothing more to tell."""
+"""How long an injector may take to finish when its rank has nothing more to report."""
 
 
 class InjectorClient:
-    """Tells an injector of this rank's work. Without an injector it does nothing.
+    """Reports this rank's progress to its injector. Without an injector it does nothing.
 
     Where a failure kills this rank at a moment of its work, the rank stands still at this moment until it is killed.
     """
@@ -36,12 +36,12 @@ class InjectorClient:
     def __init__(
         self,
         injector: subprocess.Popen[bytes] | None = None,
-        line: Connection | None = None,
+        connection: Connection | None = None,
         failures: Sequence[Failure] = (),
     ) -> None:
-        """`line` leads to the injector. `failures` are those that are still to strike this rank, or it and others."""
+        """`connection` leads to the injector. `failures` are those that are still to strike this rank, or it and others."""
         self._injector = injector
-        self._line = line
+        self._connection = connection
         self._failures = failures
         self._saving: int | None = None
         self._is_ready = False
@@ -85,7 +85,7 @@ class InjectorClient:
         # Without the token it is none of the processes that a node's failure ends, and in a session of its own it is
         # not ended with the rank's: it has something to write then.
         without = {name: value for name, value in os.environ.items() if name != TOKEN}
-        line, other_end = Pipe()
+        connection, other_end = Pipe()
         with other_end:
             command = [sys.executable, "-m", fault_injector.__name__, str(os.getpid())]
             injector = subprocess.Popen(
@@ -95,50 +95,50 @@ class InjectorClient:
                 start_new_session=True,
                 pass_fds=[other_end.fileno()],
             )
-        client = cls(injector, line, list(orders.failures.values()))
+        client = cls(injector, connection, list(orders.failures.values()))
         # Not in the command, which every user of the host can read: the token is a secret.
         client._send(orders)
         if attempt > 1 or is_replacement:
             client.recovering()
         return client
 
-    def tell_step(self, done: int) -> None:
+    def report_step(self, done: int) -> None:
         """A step begins, and `done` steps of the run are done. Before the first one the injector must be ready.
 
         Raises CkptbenchError if it is gone, as `save` does.
         """
         if not self._is_ready:
             self._await_ready()
-        self._tell("step", done)
+        self._report("step", done)
 
-    def tell_save(self, done: int) -> None:
+    def report_save(self, done: int) -> None:
         """The checkpoint of this step begins, and the one before is finished."""
         self._saving = done
-        self._tell("save", done)
+        self._report("save", done)
 
     def at_stage(self, stage: str) -> None:
         """The checkpoint comes to this stage. Threads of background saves may call it too."""
         if any(failure.waits_for("save", self._saving, stage) for failure in self._failures):
-            self._tell("save", self._saving, stage)
+            self._report("save", self._saving, stage)
 
     def recovering(self) -> None:
         """This rank begins to recover from a failure. That the injector is gone is said in the next step."""
         with suppress(CkptbenchError):
-            self._tell("recovery", None)
+            self._report("recovery", None)
 
     def close(self) -> None:
-        """Nothing more will be told. What is still due does not come.
+        """Nothing more will be reported. What is still due does not come.
 
         Raises CkptbenchError if it does not finish in time.
         """
-        if self._line is None:
+        if self._connection is None:
             return
         with suppress(
             EOFError, ConnectionError
         ):  # it is gone, and what it has not written is missed later
-            self._line.send(OVER)
-            while self._line.poll(CLOSING_S):
-                if self._line.recv() == OVER:
+            self._connection.send(OVER)
+            while self._connection.poll(CLOSING_S):
+                if self._connection.recv() == OVER:
                     return
             raise CkptbenchError(
                 f"the injector of this rank has not finished within {CLOSING_S:g} s"
@@ -146,11 +146,11 @@ class InjectorClient:
 
     def _await_ready(self) -> None:
         """A short training would be over before an injector that is still starting could strike it."""
-        if self._line is not None:
-            self._hear(self._line)
+        if self._connection is not None:
+            self._hear(self._connection)
         self._is_ready = True
 
-    def _tell(self, moment: Moment, step: int | None, stage: str | None = None) -> None:
+    def _report(self, moment: Moment, step: int | None, stage: str | None = None) -> None:
         # With its time: the injector may still be starting.
         self._send(Progress(moment, step, clock(), stage))
         if step is not None and any(
@@ -160,20 +160,20 @@ class InjectorClient:
             self._await_kill()
 
     def _await_kill(self) -> NoReturn:
-        assert self._line is not None
+        assert self._connection is not None
         while True:
-            self._hear(self._line)  # which raises if the injector fails
+            self._hear(self._connection)  # which raises if the injector fails
 
-    def _send(self, told: Progress | Orders) -> None:
-        if self._line is not None:
+    def _send(self, message: Progress | Orders) -> None:
+        if self._connection is not None:
             try:
-                self._line.send(told)
+                self._connection.send(message)
             except ConnectionError:
                 raise self._ended() from None
 
-    def _hear(self, line: Connection) -> None:
+    def _hear(self, connection: Connection) -> None:
         try:
-            line.recv()
+            connection.recv()
         except (EOFError, ConnectionError):
             raise self._ended() from None
 

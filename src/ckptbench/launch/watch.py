@@ -67,7 +67,7 @@ def run_processes(
             return watched
 
         group = Group([start(process) for process in processes])
-        # This runs before the processes are ended: ranks that see the line closed end by themselves.
+        # This runs before the processes are ended: ranks that see the connection closed end by themselves.
         stack.callback(control.close)
         control.serve(pinging=limits.patience_s is not None)
         return _Watch(

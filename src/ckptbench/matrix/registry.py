@@ -209,8 +209,9 @@ FORMAT_LABELS = {
 }
 """Each format's name in figures, in the order of the figures: a framework's default comes before its other formats."""
 WHOLE = "whole"
-HISTORIES = (WHOLE, "again")
-"""`whole`: a run. `again`: a second run with the same seed, to compare the two."""
+RERUN = "rerun"
+HISTORIES = (WHOLE, RERUN)
+"""`whole`: a run. `rerun`: a second run with the same seed, to compare the two."""
 NOTHING = "nothing"
 OMISSIONS = {
     NOTHING: "no part",
@@ -239,7 +240,7 @@ class StrategyEntry(Entry):
     formats: tuple[str, ...] | None = None
     """The formats that it writes. None: the framework's own, by the framework's code."""
     stages: tuple[str, ...]
-    """Stages of a rank's share of a version, in order. A drawn kill inside a checkpoint comes at one of them or at SYNCED."""
+    """Stages of a rank's shard of a version, in order. A drawn kill inside a checkpoint comes at one of them or at SYNCED."""
     blocking: bool = True
     """Whether every save returns with this rank's files written. All ranks must agree on how they meet, so this cannot
     depend on how fast one of them was. The saves of any other strategy end in the background."""
@@ -488,7 +489,7 @@ RECOVERIES = {
     ),
 }
 """Recoveries. `patience_s`: how long a rank may be silent before it counts as lost. `batch`: after a failure the survivors share
-the same global batch (`kept`), or the share of the lost rank is left out (`shrunk`). `learning_rate`: a smaller global batch is learned
+the same global batch (`kept`), or the batch slice of the lost rank is left out (`shrunk`). `learning_rate`: a smaller global batch is learned
 from with the same learning rate (`kept`), or with one that is smaller in proportion (`scaled`). `state`: all go back to the newest version, or survivors keep theirs where others hold what was lost (`replica`)."""
 
 

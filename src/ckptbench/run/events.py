@@ -179,7 +179,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The files of this rank's share of a version are in the staging folder, but perhaps not yet on stable storage."""
+    """The files of this rank's shard of a version are in the staging folder, but perhaps not yet on stable storage."""
 
     moment: ClassVar = "once for each save and level"
     step: Step

@@ -48,13 +48,13 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
     ahead: set[int] = set()
     for rank in sorted(set(victims) & set(survivors)):
         path = strikes_path(plan.run_folder, rank)
-        rested = [event for event in whole_events(path) if isinstance(event, Unfired)]
-        if not rested:
+        unfired = [event for event in whole_events(path) if isinstance(event, Unfired)]
+        if not unfired:
             raise LaunchError(
                 f"{path.name}: the injector was gone before training was over; see the logs of the ranks"
             )
-        ahead |= set(rested[-1].ahead)
-        missed |= set(rested[-1].missed)
+        ahead |= set(unfired[-1].ahead)
+        missed |= set(unfired[-1].missed)
     if never := [number for number in sorted(missed) if victims[number] in survivors]:
         said = ", ".join(str(plan.failures[number]) for number in never)
         raise LaunchError(

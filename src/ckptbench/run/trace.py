@@ -140,16 +140,16 @@ class ProcessRun:
 
     @property
     def memberships(self) -> list[Membership]:
-        return [world for world, _ in self.agreements]
+        return [membership for membership, _ in self.agreements]
 
     @property
     def joined(self) -> bool:
         """Whether it joined ranks that were training, and so has their state and no version's."""
         if not self.agreements:
             return False
-        world, regroup = self.agreements[0]
-        first = not self.blocks or world.monotonic_ns <= self.blocks[0].start_ns[0]
-        return bool(first and world.step > (regroup.reached if regroup else 0))
+        membership, regroup = self.agreements[0]
+        first = not self.blocks or membership.monotonic_ns <= self.blocks[0].start_ns[0]
+        return bool(first and membership.step > (regroup.reached if regroup else 0))
 
     @property
     def joined_ns(self) -> int:
@@ -221,7 +221,7 @@ class Trace:
 
     @property
     def memberships(self) -> list[Membership]:
-        return [world for process in self.processes for world in process.memberships]
+        return [membership for process in self.processes for membership in process.memberships]
 
     @property
     def regroups(self) -> list[Regroup]:

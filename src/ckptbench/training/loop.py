@@ -98,7 +98,7 @@ class Trainer:
         self._reader = Reader(
             self._dataset,
             seed=plan.seed,
-            share=self._shares(range(world.world_size))[world.rank],
+            batch_slice=self._batch_slices(range(world.world_size))[world.rank],
             global_batch=world.world_size * plan.cell.batch_size,
             steps_per_epoch=self._steps_per_epoch,
         )
@@ -127,14 +127,14 @@ class Trainer:
             levels=self._levels,
             recorder=self._recorder,
             on_stage=self._injector.at_stage,
-            begin=lambda position: self._injector.tell_save(position.step),
+            begin=lambda position: self._injector.report_save(position.step),
             barrier=self._recovery.barrier,
             gather=self._link.gather,
             attempt=self._plan.attempt,
             interval_steps=self._plan.cell.interval.steps(self._steps_per_epoch),
         )
 
-    def _shares(self, ranks: Sequence[int]) -> list[BatchSlice]:
+    def _batch_slices(self, ranks: Sequence[int]) -> list[BatchSlice]:
         """What each of these ranks reads of every global batch."""
         kept = self._recovery.options.get("batch") != "shrunk"
         assignments = self._launched_world.world_size
@@ -266,16 +266,16 @@ class Trainer:
         """Take this rank's share of the work among the ranks that train from now on, after `step`."""
         ranks = regrouped.ranks
         self._world = world_among(self._launched_world, ranks)
-        shares = self._shares(ranks)
-        self._reader.share = shares[self._world.rank]
+        slices = self._batch_slices(ranks)
+        self._reader.batch_slice = slices[self._world.rank]
         global_batch = self._launched_world.world_size * self._plan.cell.batch_size
-        self._recovery.part_read = sum(share.samples for share in shares) / global_batch
+        self._recovery.part_read = sum(each.samples for each in slices) / global_batch
         self._recorder.write(
             Membership(
                 step=step,
                 ranks=list(ranks),
-                first=[share.first for share in shares],
-                samples=[share.samples for share in shares],
+                first=[each.first for each in slices],
+                samples=[each.samples for each in slices],
                 monotonic_ns=clock(),
             )
         )
@@ -326,7 +326,7 @@ class Trainer:
                 self._stop(before)
             if (regrouped := self._recovery.admit(before)) is not None:
                 raise Joined(regrouped)
-            self._injector.tell_step(before.step)
+            self._injector.report_step(before.step)
             self._step(before.step)
             if self._plan.cell.is_struck:
                 # A failure would lose these steps. Writing here costs time, but a struck run is no timing of its steps.
@@ -366,7 +366,7 @@ class Trainer:
         """Record the steps and the end of the epoch, and return its duration in s."""
         end_ns = clock()
         self._recorder.write_steps(epoch)
-        samples = (self._steps_per_epoch - first) * self._reader.share.samples
+        samples = (self._steps_per_epoch - first) * self._reader.batch_slice.samples
         self._recorder.write(Epoch(epoch=epoch, start_ns=start_ns, end_ns=end_ns, samples=samples))
         return (end_ns - start_ns) / 1e9
 

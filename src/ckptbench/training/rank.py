@@ -73,7 +73,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
         )
         recovery.adopt(framework)
     except BaseException as error:
-        _tell_death(world, error)
+        _log_death(world, error)
         link.hang_up()  # the launcher ends the others, who may wait for this one in their library
         raise
     try:
@@ -97,7 +97,7 @@ def run_rank(plan: Plan, world: RankContext, link: Link, started_ns: int) -> Ran
             link.tell_stopped(stopped.steps_done)
         return recovery
     except BaseException as error:
-        _tell_death(world, error)
+        _log_death(world, error)
         link.hang_up()
         recovery.abort()  # otherwise the other ranks would wait for this one for ever
         raise
@@ -123,17 +123,17 @@ def log_errors(world: RankContext) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        _tell_death(world, error)
+        _log_death(world, error)
         raise
 
 
-def _tell_death(world: RankContext, error: BaseException) -> None:
+def _log_death(world: RankContext, error: BaseException) -> None:
     known = isinstance(error, CkptbenchError) or in_one_line(error) is not None
     log.error("rank %d died", world.rank, exc_info=not known)
-    _tell(error)
+    _log_error(error)
 
 
-def _tell(error: BaseException) -> None:
+def _log_error(error: BaseException) -> None:
     log.error("%s: %s", type(error).__name__, in_one_line(error) or error)
 
 
@@ -146,10 +146,10 @@ def launched_ns(link: Link, environment: Mapping[str, str], started_ns: int) -> 
     if link.is_replacement and STARTED in environment:  # the launcher has not started it itself
         ago_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(float(environment[STARTED]) * 1e9)
         return min(clock() - ago_ns, started_ns)
-    told = Instant.read(link.launched or environment[LAUNCHED])
-    if told.boot == boot_id():
-        return min(told.monotonic_ns, started_ns)
-    return started_ns - max(0, day_ns(started_ns) - told.day_ns)
+    launched = Instant.read(link.launched or environment[LAUNCHED])
+    if launched.boot == boot_id():
+        return min(launched.monotonic_ns, started_ns)
+    return started_ns - max(0, day_ns(started_ns) - launched.day_ns)
 
 
 def _record_start(recorder: Recorder, plan: Plan, world: RankContext, framework: Framework) -> None:
@@ -196,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
         world, link = join_ranks(accelerator=given.accelerator)
         plan = Plan.read(given.plan)  # the launcher may have chosen it while the ranks came up
     except CkptbenchError as error:
-        _tell(error)
+        _log_error(error)
         return 1
     try:
         recovery = run_rank(plan, world, link, started_ns)

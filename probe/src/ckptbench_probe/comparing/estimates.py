@@ -25,7 +25,7 @@ from ckptbench_probe.measures import (
     measure,
     quiet_gaps_s,
 )
-from ckptbench_probe.reading import ProcessSeen, read
+from ckptbench_probe.reading import ProbedProcess, read
 from ckptbench_probe.statistics import student
 from ckptbench_probe.words import counted
 
@@ -91,7 +91,7 @@ class Measured:
 
     planned: Planned
     measures: Measures
-    ranks: tuple[ProcessSeen, ...]
+    ranks: tuple[ProbedProcess, ...]
     """Of its first start."""
 
     @classmethod
@@ -297,7 +297,7 @@ def _hidden(costs: Sequence[tuple[Measured, list[Cost]]]) -> Estimate | None:
     return ratio.scaled(sum(usual) / sum(len(found) for _, found in told), minus=1.0)
 
 
-def _length_s(process: ProcessSeen) -> float:
+def _length_s(process: ProbedProcess) -> float:
     last_ns = process.updates_ns[-1]
     waited_ns = sum(
         one.end_ns - one.start_ns

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Callable
 
-from ckptbench_probe.answer import EXAMPLES, RATE_NEEDED, Wishes, command, interval_lines
+from ckptbench_probe.answer import EXAMPLES, RATE_NEEDED, Overrides, command, interval_lines
 from ckptbench_probe.comparing.estimates import Estimate, Result
 from ckptbench_probe.comparing.settings import Values
 from ckptbench_probe.costs import GIVEN, MEASURED, UNKNOWN, UNKNOWN_DOWN_S, Costs
@@ -156,10 +156,10 @@ def _unnamed(results: Sequence[Result]) -> set[str]:
     return found
 
 
-def costs(values: Values, result: Result, wishes: Wishes) -> Costs:
+def costs(values: Values, result: Result, overrides: Overrides) -> Costs:
     """Of one way to save. `values`: those that name it."""
     starts = [run.measures.start_s for run in result.runs if run.measures.start_s]
-    given, measured = wishes.restart_s, max(starts, default=0.0)
+    given, measured = overrides.restart_s, max(starts, default=0.0)
     assert result.stall is not None
     assert result.step is not None
     stall = _seconds(result.stall)
@@ -184,17 +184,19 @@ def _seconds(one: Estimate) -> Seconds:
     return Seconds(one.mean, one.mean, one.lo, one.hi, one.mean, one.mean, one.number)
 
 
-def advice(ways: dict[Values, Result], known: Sequence[Costs], wishes: Wishes, file: Path) -> list[str]:  # fmt: skip
+def advice(ways: dict[Values, Result], known: Sequence[Costs], overrides: Overrides, file: Path) -> list[str]:  # fmt: skip
     """How often to save in each way, where that can be computed here; else the command that computes it. `file`: that of the costs."""
     if not known:
         return [_line("answer", "how often to save cannot be told: no save was timed")]
     ranks = max(run.measures.ranks for one in ways.values() for run in one.runs)
-    asked = command(wishes, ranks, file)
-    if wishes.mtbf_s is None:
+    asked = command(overrides, ranks, file)
+    if overrides.mtbf_s is None:
         return [_line("answer", RATE_NEEDED), _line("", f"name it: {asked} with {EXAMPLES}")]
     lines: list[str] = []
     for one, way in zip(known, ways.values()):
-        told = harmless(interval_lines)(one, wishes, way.runs[0].measures) if _is_there() else None
+        told = (
+            harmless(interval_lines)(one, overrides, way.runs[0].measures) if _is_there() else None
+        )
         lines += [f"{one.name}: {line}" for line in told or ()]
     lines.append(f"how often to save: {asked}")
     return [_line("" if number else "answer", text) for number, text in enumerate(lines)]

@@ -14,7 +14,7 @@ from statistics import fmean
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ckptbench_probe.answer import Wishes
+from ckptbench_probe.answer import Overrides
 from ckptbench_probe.check.runs import LOG
 from ckptbench_probe.comparing import figure, report
 from ckptbench_probe.comparing.estimates import Measured, Result, result
@@ -60,10 +60,10 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
-def add(verbs: Verbs, wishes: argparse.ArgumentParser) -> None:
+def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
     own = verbs.add_parser(
         "compare",
-        parents=[wishes],
+        parents=[overrides],
         help="what other intervals, engines or options of saving cost",
         usage="ckptbench-probe compare --value NAME=A,B --baseline NAME=X [options] -- COMMAND ... {NAME} ... {folder} ...",
         description="Runs the command with every combination of values, in blocks: each block has every setting and, beside it, its baseline without "
@@ -86,7 +86,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def run(options: argparse.Namespace, wishes: Wishes) -> int:
+def run(options: argparse.Namespace, overrides: Overrides) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     output = options.output.resolve()
     try:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, wishes: Wishes) -> int:
             return 0
         with locked(output), _told_to_stop():
             _make_all(planned, output, options.timeout)
-            return _tell(planned, settings, output, wishes, as_json=options.json)
+            return _tell(planned, settings, output, overrides, as_json=options.json)
     except (SettingsError, OutputError, CannotStartError, UnreadableError) as error:
         say(str(error))
         return USAGE
@@ -156,7 +156,7 @@ def _make_all(planned: Sequence[Planned], output: Path, timeout_minutes: int | N
             say(f"{one.label} does not count: {record['failed']}")
 
 
-def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path, wishes: Wishes, *, as_json: bool) -> int:  # fmt: skip
+def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path, overrides: Overrides, *, as_json: bool) -> int:  # fmt: skip
     runs = [Measured.of(one) for one in planned if one.is_there]
     results = _results(settings, [one for one in runs if not one.untimed])
     lines = [*report.screen(results)]
@@ -168,12 +168,14 @@ def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path,
     for run in untimed:
         lines.append(f"{'left out':<{WIDTH}}{run.planned.label}: {run.untimed}")
     ways = report.strategies(results)
-    known = report.first_interval([report.costs(*each, wishes) for each in ways.items()], results)
-    lines += report.advice(ways, known, wishes, output / COSTS)
+    known = report.first_interval(
+        [report.costs(*each, overrides) for each in ways.items()], results
+    )
+    lines += report.advice(ways, known, overrides, output / COSTS)
     title = next((one.script for one in runs), "my training")
     if known:
         ranks = max(run.measures.ranks for run in runs)
-        content = text_of_costs(*known, title=title, gpus=wishes.gpus or ranks)
+        content = text_of_costs(*known, title=title, gpus=overrides.gpus or ranks)
         (output / COSTS).write_text(content, encoding="utf-8")
     rows = [report.row(one) for one in results]
     (output / TABLE).write_text(report.table(rows), encoding="utf-8")

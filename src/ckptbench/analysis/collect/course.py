@@ -31,8 +31,8 @@ class Members:
     samples: tuple[int, ...]
 
     @classmethod
-    def of(cls, world: Membership) -> Members:
-        return cls(tuple(world.ranks), tuple(world.first), tuple(world.samples))
+    def of(cls, membership: Membership) -> Members:
+        return cls(tuple(membership.ranks), tuple(membership.first), tuple(membership.samples))
 
     def times_read(self, global_batch: int) -> Ints:
         """How often each sample of the global batch is read in a step, shape (global_batch,)."""
@@ -128,14 +128,14 @@ def segments(traces: Sequence[Trace], rank: int) -> list[Segment]:
             if process.joined:
                 donor, end_ns = _present(traces, rank, begin_ns), begin_ns
                 break
-            others = _last_world(traces, launched_ns)
+            others = _last_together(traces, launched_ns)
             if others is not None and rank not in others:
                 donor, end_ns = others[0], launched_ns
                 break
     return told[::-1]
 
 
-def _last_world(traces: Sequence[Trace], before_ns: int) -> Sequence[int] | None:
+def _last_together(traces: Sequence[Trace], before_ns: int) -> Sequence[int] | None:
     """The ranks that trained together at last before this time; None if no event says so, and all did."""
     known = []
     for trace in traces:
@@ -146,7 +146,8 @@ def _last_world(traces: Sequence[Trace], before_ns: int) -> Sequence[int] | None
         ]
         for process in earlier[-1:]:
             moments = [
-                (process.unix_ns(world.monotonic_ns), world.ranks) for world in process.memberships
+                (process.unix_ns(membership.monotonic_ns), membership.ranks)
+                for membership in process.memberships
             ]
             known += [each for each in moments if each[0] < before_ns]
     return max(known)[1] if known else None
@@ -177,7 +178,7 @@ def _present(traces: Sequence[Trace], newcomer: int, at_ns: int) -> int | None:
 
 
 def records(traces: Sequence[Trace], everybody: Members) -> list[Record]:
-    """Every step that any rank has recorded. `everybody` are the shares while no event says otherwise."""
+    """Every step that any rank has recorded. `everybody` are the members while no event says otherwise."""
     return [
         record
         for rank, trace in enumerate(traces)
@@ -191,7 +192,7 @@ def _of_process(
     rank: int, number: int, process: ProcessRun, everybody: Members
 ) -> Iterator[Record]:
     steps, offset_ns = process.steps(), process.unix_ns(0)
-    since = [world.monotonic_ns for world in process.memberships]
+    since = [membership.monotonic_ns for membership in process.memberships]
     members = [everybody, *map(Members.of, process.memberships)]
     rows = zip(steps.index.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
     for step, start_ns, end_ns in rows:
@@ -261,8 +262,8 @@ def _evaluates(main: Trace, rank: int, epoch: int) -> bool:
         return True
     at_ns = main.evaluations[epoch].start_ns
     process = next(each for each in reversed(main.processes) if each.trained_ns)
-    worlds = [world for world in process.memberships if world.monotonic_ns <= at_ns]
-    return not worlds or rank in worlds[-1].ranks
+    earlier = [membership for membership in process.memberships if membership.monotonic_ns <= at_ns]
+    return not earlier or rank in earlier[-1].ranks
 
 
 def _together(same: Iterable[Record]) -> Iterator[list[Record]]:
@@ -306,12 +307,12 @@ def _took_over(process: ProcessRun) -> list[int]:
     steps = process.steps()
     found = []
     reached, since_ns = 0, 0
-    for world in process.memberships:
-        own = steps.index[(steps.start_ns >= since_ns) & (steps.start_ns < world.monotonic_ns)]
+    for membership in process.memberships:
+        own = steps.index[(steps.start_ns >= since_ns) & (steps.start_ns < membership.monotonic_ns)]
         reached = int(own[-1]) + 1 if len(own) else reached
-        if world.step > reached:
-            found.append(process.unix_ns(world.monotonic_ns))
-        reached, since_ns = world.step, world.monotonic_ns
+        if membership.step > reached:
+            found.append(process.unix_ns(membership.monotonic_ns))
+        reached, since_ns = membership.step, membership.monotonic_ns
     return found
 
 

@@ -100,7 +100,7 @@ class _History:
     """Ends of everything that was done for training: steps, saves and epochs, shape (m,)."""
     regroups: list[_Regroup]
     all_ranks: int
-    worlds: list[tuple[float, int]]
+    world_sizes: list[tuple[float, int]]
     """How many ranks trained together, each with the time from which on they did."""
     ranks: Ints
     """How many ranks did each step, shape (n,)."""
@@ -118,8 +118,8 @@ class _History:
         trained_ns = [at for each in run.segments for at in each.unix_ns(each.process.trained_ns)]
         begun = [event.unix_ns for event in events if isinstance(event, Begun)]
         launcher = [e for e in events if isinstance(e, Lost | AllEnded | Chosen)]
-        worlds = sorted(_worlds(run))
-        since = [at for at, _ in worlds]
+        world_sizes = sorted(_world_sizes(run))
+        since = [at for at, _ in world_sizes]
         return cls(
             strikes=recorded_strikes(run.folder),
             struck={e.failure: e.unix_ns / 1e9 for e in events if isinstance(e, Struck)},
@@ -132,14 +132,14 @@ class _History:
             done=np.sort(np.array([*end_ns, *saved_ns, *trained_ns], np.int64)) / 1e9,
             regroups=list(_regroups(run)),
             all_ranks=run.cell.ranks,
-            worlds=worlds,
+            world_sizes=world_sizes,
             ranks=np.array(
-                [worlds[bisect.bisect(since, at) - 1][1] for at in start_ns / 1e9], np.int64
+                [world_sizes[bisect.bisect(since, at) - 1][1] for at in start_ns / 1e9], np.int64
             ),
         )
 
     def ranks_at(self, moment: float) -> int:
-        return [ranks for at, ranks in self.worlds if at <= moment][-1]
+        return [ranks for at, ranks in self.world_sizes if at <= moment][-1]
 
     def inside(self, window: Span) -> NDArray[np.bool_]:
         """Which steps lie in the window, shape (n,)."""
@@ -163,16 +163,16 @@ def _phases(run: Run) -> Iterator[tuple[str, Span]]:
                 yield PHASES[phase.name], (start_ns / 1e9, end_ns / 1e9)
 
 
-def _worlds(run: Run) -> Iterator[tuple[float, int]]:
+def _world_sizes(run: Run) -> Iterator[tuple[float, int]]:
     """The number of ranks that train together, whenever it changes. All do when all start, or start again."""
     yield 0.0, run.cell.ranks
     for segment in run.segments:
         process = segment.process
         if not process.joined:
             yield process.unix_ns(process.launched_ns or 0) / 1e9, run.cell.ranks
-        for world in process.memberships:
-            if at_ns := segment.unix_ns([world.monotonic_ns]):
-                yield at_ns[0] / 1e9, len(world.ranks)
+        for membership in process.memberships:
+            if at_ns := segment.unix_ns([membership.monotonic_ns]):
+                yield at_ns[0] / 1e9, len(membership.ranks)
 
 
 def _regroups(run: Run) -> Iterator[_Regroup]:
@@ -180,11 +180,11 @@ def _regroups(run: Run) -> Iterator[_Regroup]:
     ranks = set(range(run.cell.ranks))
     for segment in run.segments:
         process = segment.process
-        for number, (world, regroup) in enumerate(process.agreements):
+        for number, (membership, regroup) in enumerate(process.agreements):
             if regroup is None:  # the next agreement begins when this one failed
                 continue
-            joins = ranks < set(world.ranks)
-            ranks = set(world.ranks)
+            joins = ranks < set(membership.ranks)
+            ranks = set(membership.ranks)
             if not (number == 0 and process.joined):
                 noticed, agreed, ready = (
                     process.unix_ns(at) / 1e9

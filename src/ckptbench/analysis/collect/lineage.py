@@ -38,16 +38,16 @@ def _row(run: Run, executions: Sequence[StepExecution]) -> dict[str, Any]:
     kept = [execution.members for execution in executions if execution.kept]
     undone = [execution.members for execution in executions if not execution.kept]
     global_batch = run.cell.ranks * run.cell.batch_size
-    # Worlds are few, steps are many.
-    times = {shares: shares.times_read(global_batch) for shares in set(kept)}
-    ranks = [len(shares.ranks) for shares in kept]
+    # Memberships are few, steps are many.
+    times = {members: members.times_read(global_batch) for members in set(kept)}
+    ranks = [len(members.ranks) for members in kept]
     return {
         "run": run.cell.id,
         "steps": len(kept),
         "planned_samples": len(kept) * global_batch,
-        "seen_once": sum(int((times[shares] == 1).sum()) for shares in kept),
-        "seen_twice": sum(int((times[shares] > 1).sum()) for shares in kept),
-        "never_seen": sum(int((times[shares] == 0).sum()) for shares in kept),
-        "undone_samples": sum(sum(shares.samples) for shares in undone),
+        "seen_once": sum(int((times[members] == 1).sum()) for members in kept),
+        "seen_twice": sum(int((times[members] > 1).sum()) for members in kept),
+        "never_seen": sum(int((times[members] == 0).sum()) for members in kept),
+        "undone_samples": sum(sum(members.samples) for members in undone),
         "mean_ranks": float(np.mean(ranks)),
     }

@@ -211,7 +211,7 @@ def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
 
 
 def everybody(cell: Cell) -> Members:
-    """The shares while all ranks of the cell train together."""
+    """The members while all ranks of the cell train together."""
     ranks, size = range(cell.ranks), cell.batch_size
     return Members(tuple(ranks), tuple(rank * size for rank in ranks), (size,) * cell.ranks)
 

@@ -63,7 +63,7 @@ HISTORY_COLUMNS = (
             "history",
             "text",
             "",
-            "`whole`: uninterrupted; `again`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
+            "`whole`: uninterrupted; `rerun`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
             " or the trace of failures that struck it, with such options",
         )
     ),

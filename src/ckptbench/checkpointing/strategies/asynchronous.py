@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.staging_buffer import StagingBuffer
-from ckptbench.checkpointing.state_files import load_shares, save_own
+from ckptbench.checkpointing.state_files import load_shards, save_own
 from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.run.events import File
@@ -56,7 +56,7 @@ class Asynchronous(Strategy):
         return files
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._training_state, self._rank)
+        load_shards(version, folder, self._training_state, self._rank)
 
     def close(self) -> None:
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""The strategy `deepfreeze`: shares of all ranks, copied while the next step computes, or at once on a CPU.
+"""The strategy `deepfreeze`: shards of all ranks, copied while the next step computes, or at once on a CPU.
 
 After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots;
 the update does, and waits for what is not copied yet. What the forward pass changes (running statistics, random states) is
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.staging_buffer import StagingBuffer
-from ckptbench.checkpointing.state_files import load_shares
+from ckptbench.checkpointing.state_files import load_shards
 from ckptbench.checkpointing.version import Version
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
@@ -89,7 +89,7 @@ class DeepFreeze(Strategy):
         self._training_state.hold_updates()
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._training_state, self._rank)
+        load_shards(version, folder, self._training_state, self._rank)
 
     def close(self) -> None:
         self._capturing.shutdown()

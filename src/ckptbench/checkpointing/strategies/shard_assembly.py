@@ -186,7 +186,7 @@ def _tell(parts: Mapping[Key, set[int]], chosen: Key | None, ranks: int, after: 
     for key in itertools.takewhile(lambda key: key != chosen, parts):
         lacking = [rank for rank in range(ranks) if rank not in parts[key]]
         log.warning(
-            "step %d of attempt %d cannot be taken from the nodes: the shares of rank %s are lost",
+            "step %d of attempt %d cannot be taken from the nodes: the shards of rank %s are lost",
             *key,
             ", ".join(map(str, lacking[:NAMED])) + (" and others" if lacking[NAMED:] else ""),
         )

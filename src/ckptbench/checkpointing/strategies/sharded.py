@@ -1,4 +1,4 @@
-"""The strategy `sharded`: every rank writes an equal share of model and optimizer while training waits.
+"""The strategy `sharded`: every rank writes an equal shard of model and optimizer while training waits.
 
 Each of R ranks writes 1/R of the bytes; large tensors are cut. Where ranks hold shards (`pytorch_fsdp`), each writes its own,
 here and in `async` and `deepfreeze`, and reads no other bytes again.
@@ -12,11 +12,11 @@ from pathlib import Path
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.pieces import write_pieces
 from ckptbench.checkpointing.state_files import (
-    load_shares,
-    own_share,
+    load_shards,
+    own_shard,
     save_own,
-    share_file,
-    share_name,
+    shard_file,
+    shard_name,
 )
 from ckptbench.checkpointing.version import Version
 from ckptbench.run.position import Position
@@ -31,16 +31,16 @@ class Sharded(Strategy):
         staging = slot.open()
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
-        share = own_share(self._training_state.state(), rank, self._world.world_size)
+        shard = own_shard(self._training_state.state(), rank, self._world.world_size)
         write_pieces(
-            staging / share_name(rank),
-            [piece for _, piece in share],
-            (block for tensor, piece in share for block in tensor.blocks(piece.bytes)),
+            staging / shard_name(rank),
+            [piece for _, piece in shard],
+            (block for tensor, piece in shard for block in tensor.blocks(piece.bytes)),
         )
         self._on_stage("written")
         return Shard(
-            captured=done(None), written={slot.level: done((own, share_file(staging, rank)))}
+            captured=done(None), written={slot.level: done((own, shard_file(staging, rank)))}
         )
 
     def load(self, version: Version, folder: Path) -> None:
-        load_shares(version, folder, self._training_state, self._world.rank)
+        load_shards(version, folder, self._training_state, self._world.rank)

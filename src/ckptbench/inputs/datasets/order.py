@@ -27,7 +27,7 @@ class BatchSlice:
 def batch_slices(
     ranks: Sequence[int], world_size: int, batch_size: int, *, kept: bool = True
 ) -> list[BatchSlice]:
-    """The shares of the ranks with these numbers, which are all, or those that are left, of `world_size` ranks.
+    """The slices of the ranks with these numbers, which are all, or those that are left, of `world_size` ranks.
 
     A global batch has `world_size * batch_size` samples. If it is `kept`, the ranks share it evenly, and what cannot be
     shared evenly nobody reads. Otherwise each rank reads what it would read if all were there. So two ranks with half the
@@ -40,16 +40,16 @@ def batch_slices(
 
 
 def rank_batch(
-    order: NDArray[np.int64], step: int, share: BatchSlice, global_batch: int
+    order: NDArray[np.int64], step: int, own: BatchSlice, global_batch: int
 ) -> NDArray[np.int64]:
-    """The samples of one rank in one step of an epoch, as indices (share.samples,).
+    """The samples of one rank in one step of an epoch, as indices (own.samples,).
 
     All ranks together read `global_batch` consecutive entries of `order`.
     """
     if (step + 1) * global_batch > len(order):
         raise IndexError(f"step {step} is past the last whole batch of {len(order)} samples")
-    first = step * global_batch + share.first
-    return order[first : first + share.samples]
+    first = step * global_batch + own.first
+    return order[first : first + own.samples]
 
 
 def evaluation_shard(samples: int, rank: int, world_size: int, limit: int | None) -> range:
@@ -59,7 +59,7 @@ def evaluation_shard(samples: int, rank: int, world_size: int, limit: int | None
 
 
 class Reader:
-    """The batches of one rank in the order of its steps. Its `share` may change between steps.
+    """The batches of one rank in the order of its steps. Its `batch_slice` may change between steps.
 
     `forgotten` is 0 except in the negative control `position`. There the reader begins again at the first sample of the
     first epoch, and `forgotten` is the number of steps that the run had done before.
@@ -70,13 +70,13 @@ class Reader:
         dataset: Dataset,
         *,
         seed: int,
-        share: BatchSlice,
+        batch_slice: BatchSlice,
         global_batch: int,
         steps_per_epoch: int,
     ) -> None:
         self._dataset = dataset
         self._seed = seed
-        self.share = share
+        self.batch_slice = batch_slice
         self._global_batch = global_batch
         self._steps_per_epoch = steps_per_epoch
         self._epoch = -1
@@ -97,5 +97,7 @@ class Reader:
     def batch(self, step: int) -> tuple[Inputs, NDArray[np.int64]]:
         """Inputs and labels of the run's step `step` (from 0)."""
         self.prepare(step)
-        indices = rank_batch(self._order, self.position(step)[1], self.share, self._global_batch)
+        indices = rank_batch(
+            self._order, self.position(step)[1], self.batch_slice, self._global_batch
+        )
         return self._dataset.batch("train", indices)

@@ -37,7 +37,7 @@ NAMES = {**FRAMEWORK_NAMES, **FORMAT_LABELS, **SUBJECTS}
 """Labels by name. A name without a label is shown as it is, with spaces for underscores."""
 HISTORY_NAMES = {
     "whole": "uninterrupted",
-    "again": "same seed again",
+    "rerun": "same seed again",
     "killed_between": "killed between checkpoints",
     "killed_inside": "killed inside a checkpoint",
     "killed_thrice": "killed three times",

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ckptbench.analysis.tables.curves import curves
 from ckptbench.matrix.networks.models import READ_TOKENS
+from ckptbench.matrix.registry import RERUN
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.figures import proofs
 from ckptbench.report.figures.kit.captions import caption
@@ -24,7 +25,7 @@ from ckptbench.report.figures.kit.panels import (
     small_multiples,
 )
 from ckptbench.report.figures.kit.style import DOTTED, INK, SOLID, Look, look
-from ckptbench.report.figures.proofs import AGAIN, RESUMED
+from ckptbench.report.figures.proofs import RESUMED
 
 FIGURE = {
     "title": "Resumed training against uninterrupted",
@@ -37,10 +38,10 @@ READING = (
     " \N{PLUS-MINUS SIGN} is the largest difference of the training loss in any epoch, and of the accuracy after the last"
 )
 REFERENCE = "uninterrupted"
-COMPARED = {RESUMED: "killed and resumed", AGAIN: "same seed again"}
+COMPARED = {RESUMED: "killed and resumed", RERUN: "same seed again"}
 KINDS: Mapping[str, Mapping[str, Any]] = {
     REFERENCE: {"linestyle": SOLID, "linewidth": 3.5, "alpha": 0.4},
-    COMPARED[AGAIN]: {"linestyle": SOLID, "linewidth": 0.8},
+    COMPARED[RERUN]: {"linestyle": SOLID, "linewidth": 0.8},
     COMPARED[RESUMED]: {"linestyle": DOTTED, "linewidth": 2},
 }
 """Sorts of runs, which are never averaged with one another. Their curves often are the same to the last bit: all must be seen when they coincide."""

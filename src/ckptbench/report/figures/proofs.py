@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import groups
-from ckptbench.matrix.registry import NOTHING
+from ckptbench.matrix.registry import NOTHING, RERUN
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
@@ -18,8 +18,8 @@ from ckptbench.report.answer.setups import (
     with_hardware,
 )
 
-AGAIN, RESUMED = "again", "resumed"
-NOUNS = {RESUMED: "resumed runs", AGAIN: "second runs of the same seed"}
+RESUMED = "resumed"
+NOUNS = {RESUMED: "resumed runs", RERUN: "second runs of the same seed"}
 SETTING = tuple(column for column in PANEL_COLUMNS if column != "deterministic")
 SELECTED = (
     "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
@@ -34,7 +34,7 @@ NOTHING_COMPARED = (
 def prepared(proof: pd.DataFrame) -> pd.DataFrame:
     """The runs whose restarts left nothing out on purpose, with their `kind`, in order: deterministic mode and resumed runs first."""
     honest = with_hardware(proof[proof["omit"] == NOTHING])
-    kinds = np.where(honest["history"] == AGAIN, AGAIN, RESUMED).astype(object)
+    kinds = np.where(honest["history"] == RERUN, RERUN, RESUMED).astype(object)
     by_kind = honest.assign(kind=kinds).sort_values(["deterministic", "kind"], ascending=False, kind="stable")  # fmt: skip
     return ordered(by_kind, (*SETTING, "framework", "ranks"))
 

@@ -36,7 +36,7 @@ OTHER_FILES = 256 + STRANGERS
 class MessageHandler(Protocol):
     """What the connections lead to. All its methods are called in the serving thread."""
 
-    def hear(self, connection: Connection, message: dict[str, Any]) -> None:
+    def handle(self, connection: Connection, message: dict[str, Any]) -> None:
         """Handle one message of a rank. The first one has its token: if it is right, `connection.caller` is set."""
 
     def hung_up(self, connection: Connection) -> None:
@@ -151,7 +151,7 @@ class Serving:
         is_stranger = True
         try:
             async for message in connection.messages():
-                self._handler.hear(connection, message)
+                self._handler.handle(connection, message)
                 if connection.caller is None:
                     break
                 late.cancel()

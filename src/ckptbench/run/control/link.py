@@ -14,7 +14,7 @@ passed it.
 A launcher that wants to know about hangs asks every rank to answer once a second: `ping`, `pong`. The second thread
 answers, so a rank that computes does too, but not one that is stopped.
 
-Ranks can also exchange small values over the line, by `gather`. The launcher answers when all have given theirs. It
+Ranks can also exchange small values over the connection, by `gather`. The launcher answers when all have given theirs. It
 needs no collectives of the framework, so it can be used before there is one.
 
 Where ranks are lost and the others go on, nobody waits for the lost ones any more. A process that comes in place of one
@@ -128,7 +128,7 @@ class Link:
             )
         self.addresses = tuple(answer["addresses"])
         self.launched = answer.get("launched")
-        self.is_replacement = "again" in answer
+        self.is_replacement = "replaces" in answer
         threading.Thread(target=self._listen, daemon=True).start()
 
     def may_enter(self, step: int) -> bool:

@@ -226,7 +226,7 @@ class ControlServer:
             self._is_asked = True
             self._tell_all({"stop": True})
 
-    def hear(self, connection: Connection, message: Message) -> None:
+    def handle(self, connection: Connection, message: Message) -> None:
         """Handle one message of a rank. Called in the serving thread."""
         with self._lock:
             if connection in self._leaving:
@@ -286,7 +286,7 @@ class ControlServer:
 
     def _answer_latecomer(self, connection: Connection) -> None:
         """With what the others have been told about a stop."""
-        connection.send(encoded({"addresses": self._addresses(), "again": True}))
+        connection.send(encoded({"addresses": self._addresses(), "replaces": True}))
         if self._is_asked:
             connection.send(encoded({"stop": True}))
         if self._last_step is not None:

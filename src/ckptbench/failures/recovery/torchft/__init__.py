@@ -191,7 +191,7 @@ class TorchFtRank(AveragingRank):
             raise
 
     def finish(self) -> None:
-        """Without a rank that is lost in the last evaluation the others evaluate anew, its share too."""
+        """Without a rank that is lost in the last evaluation the others evaluate anew, its shard too."""
         self.barrier()
 
     def close(self) -> None:
