@@ -84,6 +84,10 @@ def twice(made: Made) -> list[str]:
     return [*lines, *torchtitan(made)]
 
 
+def without_the_middle(lines: list[str]) -> list[str]:
+    return [*lines[: len(lines) // 3], *lines[len(lines) * 2 // 3 :]]
+
+
 # fmt: off
 CASES: dict[str, tuple[Callable[[Made], Any], dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     # What is printed, of which training, what else is known of it, and by which expressions. Without a known stall: it is the truth.
@@ -95,7 +99,8 @@ CASES: dict[str, tuple[Callable[[Made], Any], dict[str, Any], dict[str, Any], tu
     **{end: (lambda made, end=end: [re.sub("Finished .*", end, line) for line in torchtitan(made)], {"stall_s": 61.2}, {"background": background}, ()) for end, background in ENDS.items()},
     **{f"{program.__name__}, killed, {stride}": (program, {"killed_at": (475, 1103, 1290), "stride": stride}, {"saves": 10, "steps": pytest.approx(2268, abs=5 * stride)}, ()) for program in (megatron, torchtitan) for stride in (10, 100)},
     "a second training": (twice, {"steps": 600}, {"steps": 1200, "saves": 6}, ()),
-    **{f"saves every {interval}": (torchtitan, {"stall_s": 20.0, "interval": interval}, {"saves": saves}, ()) for interval, saves in ((5, 400), (77, 25))},
+    **{f"saves every {interval}": (torchtitan, {"stall_s": 20.0, "interval": interval}, {"saves": saves}, ()) for interval, saves in ((3, 666), (5, 400), (77, 25))},
+    "a part is missing": (lambda made: without_the_middle(torchtitan(made)), {}, {"saves": 7}, ()),
     "gzip": (lambda made: gzip.compress("\n".join(torchtitan(made)).encode()), {}, {}, ()),
     "crlf": (lambda made: "\r\n".join(torchtitan(made)), {}, {}, ()),
     "torn": (lambda made: "\n".join(torchtitan(made)).encode()[:-37] + b"\xe2\x96", {}, {}, ()),
