@@ -6,14 +6,16 @@ import gzip
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from training_logs import Made, bars, csv_rows, megatron, nanogpt, torchtitan
+from training_logs import Made, bars, csv_rows, megatron, nanogpt, own_lines, torchtitan
 
 from ckptbench.cli.options import Options
 from ckptbench.cli.tables import costs_of_log
@@ -21,6 +23,7 @@ from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.files import STATE
+from ckptbench.decide.training_log.forms import EVALUATED
 from ckptbench.decide.training_log.reader import read_log
 
 MIDDLE = 0.03
@@ -41,27 +44,145 @@ def facts(folder: Path, content: list[str] | str | bytes, *patterns: str) -> Fac
     return facts_of(read_log(written(folder, content), patterns))
 
 
-def check(found: Facts, made: Made, *, stall: bool = True) -> None:
+STEP = r"step=(?P<step>\d+) t=(?P<step_ms>[\d.]+)"
+SAVED = r"checkpoint took (?P<save_s>[\d.]+)"
+SAVING = (r"step (?P<step>\d+)", "(?P<save>saving)")
+TIMED = (r"(?P<time>\S+) step (?P<step>\d+)", "(?P<save>saving)")
+QUIET = {"stall_s": 20.0, "interval": 100, "noise": 0.02}
+TRAINER = {"step_s": 0.6, "stall_s": 40.0, "steps": 1500, "interval": 100, "noise": 0.02}
+ENDS = {
+    "Finished saving the checkpoint of step 400 in 61.20 seconds.": False,
+    "Finished saving the checkpoint (or staging if async is enabled) in 61.20 seconds.": True,
+}
+"""Other wordings of torchtitan's, with whether such saves may go on beside the training."""
+DATA_BAR = "".join(f"\rMap (num_proc=8): {part}%|#| {part * 4500}/450000 [{part // 2}:{part % 2 * 3}0:00<01:10, 214.20 examples/s]" for part in range(1, 101))  # fmt: skip
+"""Preparing data may take longer than training."""
+
+
+def joined(made: Made) -> str:
+    """As NeMo's launcher prints it: the notes on a save, and its timer, in one line; labels of srun stand before all."""
+    return "\n".join(f"1: {line}" for line in megatron(made)).replace("(ms):\n1:     save", "(ms): save")  # fmt: skip
+
+
+def with_saves_in_means(made: Made) -> list[str]:
+    """Old versions of Megatron-LM count a save into the steps of the next line."""
+    lines, save_ms = megatron(made, "2.0"), 0.0
+    for at, line in enumerate(lines):
+        if "save checkpoint:" in line:
+            save_ms = float(line.split()[-1])
+        elif "(ms): " in line:
+            before, told_ms, after = re.split(r"(?<=\(ms\): )([\d.]+)", line)
+            lines[at] = f"{before}{float(told_ms) + save_ms / made.stride:.1f}{after}"
+            save_ms = 0.0
+    return lines
+
+
+def twice(made: Made) -> list[str]:
+    """From the beginning again, days later."""
+    lines = torchtitan(made)
+    made.now_s += 2e5
+    return [*lines, *torchtitan(made)]
+
+
+def without_the_middle(lines: list[str]) -> list[str]:
+    return [*lines[: len(lines) // 3], *lines[len(lines) * 2 // 3 :]]
+
+
+# fmt: off
+CASES: dict[str, tuple[Callable[[Made], Any], dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    # What is printed, of which training, what else is known of it, and by which expressions. Without a known stall: it is the truth.
+    **{f"megatron {version}": (partial(megatron, version=version), {}, {"name": "Megatron-LM", "steps": 2000, "saves": 10, "gpus": 64, "background": False}, ()) for version in ("main", "core-0.12", "core-0.5", "2.0")},
+    "megatron, asynchronous": (megatron, {"stall_s": 2.0, "finished_s": 90.0}, {"background": True, "durable_s": pytest.approx(90.0, rel=MIDDLE)}, ()),
+    "megatron, joined lines": (joined, {}, {"saves": 10}, ()),
+    "megatron, saves in means": (with_saves_in_means, {"stride": 100}, {"saves": 10}, ()),
+    **{f"torchtitan {version} {end_s}": (partial(torchtitan, version=version), {"gpus": 16, "stall_s": 5.0, "finished_s": end_s}, {"name": "torchtitan", "steps": 2000, "saves": 10, "gpus": 16, "background": version == "0.2" or end_s is not None, "durable_s": None}, ()) for version in ("main", "0.2") for end_s in (None, 40.0)},
+    **{end: (lambda made, end=end: [re.sub("Finished .*", end, line) for line in torchtitan(made)], {"stall_s": 61.2}, {"background": background}, ()) for end, background in ENDS.items()},
+    **{f"{program.__name__}, killed, {stride}": (program, {"killed_at": (475, 1103, 1290), "stride": stride}, {"saves": 10, "steps": pytest.approx(2268, abs=5 * stride)}, ()) for program in (megatron, torchtitan) for stride in (10, 100)},
+    "a second training": (twice, {"steps": 600}, {"steps": 1200, "saves": 6}, ()),
+    **{f"saves every {interval}": (torchtitan, {"stall_s": 20.0, "interval": interval}, {"saves": saves}, ()) for interval, saves in ((3, 666), (5, 400), (77, 25))},
+    "a part is missing": (lambda made: without_the_middle(torchtitan(made)), {}, {"saves": 7}, ()),
+    "gzip": (lambda made: gzip.compress("\n".join(torchtitan(made)).encode()), {}, {}, ()),
+    "crlf": (lambda made: "\r\n".join(torchtitan(made)), {}, {}, ()),
+    "torn": (lambda made: "\n".join(torchtitan(made)).encode()[:-37] + b"\xe2\x96", {}, {}, ()),
+    **{f"nanogpt, stamps {stamps}": (partial(nanogpt, eval_s=27.0, stamps=stamps), {"stall_s": 8.0}, {"name": "nanoGPT", "steps": 2001, "saves": 10, "stall": 35.0, "aside": EVALUATED}, ()) for stamps in (False, True)},
+    **{f"bars, evaluation of {total}": (lambda made, total=total: bars(made, eval_s=25.0 if total else 0.0, eval_total=total), TRAINER, {"steps": 1500, "saves": 15, "gpus": None, "aside": ""}, ()) for total in (0, 20, 2000)},
+    "bars, evaluation of unknown time": (lambda made: bars(made, eval_s=25.0, eval_total=20).replace("eval_runtime", "seconds"), TRAINER, {"stall": 65.0, "aside": EVALUATED}, ()),
+    **{f"bars, {instead!r} for returns": (lambda made, instead=instead: bars(made).replace("\r", instead), TRAINER, {}, ()) for instead in ("", "#015")},
+    "bars, saves without a line": (lambda made: bars(made).replace("Saving", ""), {**QUIET, "step_s": 1.3, "steps": 1000}, {"stall": None}, ()),
+    "bars, resumed": (bars, {**TRAINER, "killed_at": (742,)}, {"steps": 1542}, ()),
+    "bars, after one of data": (lambda made: DATA_BAR + "\n" + bars(made), TRAINER, {"steps": 1500}, ()),
+    "torchtitan, after a bar": (lambda made: DATA_BAR + "\n" + "\n".join(torchtitan(made)), {}, {"name": "torchtitan", "steps": 2000}, ()),
+    "lightning": (csv_rows, {"noise": 0.02}, {"stall": None, "steps": 2000, "saves": 0, "interval": None}, ()),
+    "rows with dates": (lambda made: ["time,step,loss", *own_lines(made, "{stamp:.19},{step},0.5", "")], {**QUIET, "step_s": 1.3}, {"stall": None}, ()),
+    **{f"own lines, {how}": (lambda made, end=end: end.join(own_lines(made, "step={step} t={ms:.1f} loss=2", "", "checkpoint took {took_s:.2f}")), {"stride": 1}, {"steps": 2000, "saves": 10}, (STEP, SAVED)) for how, end in (("apart", "\n"), ("joined", " | "))},
+    "several durations between lines": (partial(own_lines, save="", end="checkpoint took {took_s:.2f}"), {"interval": 5, "stall_s": 20.0}, {"saves": 400}, (SAVING[0], SAVED)),
+    **{f"times, {form}": (partial(own_lines, step=form + " step {step}"), {"stride": 1, "noise": 0.02}, {"saves": 10}, patterns) for form, patterns in (("{stamp}", SAVING), ("{slashes}", SAVING), ("{now_s:.3f}", TIMED), ("{clock}", TIMED))},
+    **{f"saves marked at the {at}": (partial(own_lines, **lines), {"noise": 0.02}, {"saves": 10}, SAVING) for at, lines in (("begin", {"save": "{stamp} saving"}), ("end", {"save": "", "end": "{stamp} saving"}))},
+    # A tenth of a save is in it, or nothing, as the program does it: no time in the log tells which.
+    "saves in means of several steps": (lambda made: [line for step in range(10, 2001, 10) for line in (f"step={step} t={8500 if step % 200 == 10 else 2500}", *["saving"][: step % 200 == 0])], {}, {"stall": None, "saves": 10}, (STEP, SAVING[1])),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_made_log_gives_back_its_truth(case: str, tmp_path: Path) -> None:
     """The truth lies in the intervals, and these are narrow."""
+    printed, own, known, patterns = CASES[case]
+    made = Made(**own)
+    found = facts(tmp_path, printed(made), *patterns)
     assert found.step is not None
     assert found.step.value == pytest.approx(made.step_s, rel=MIDDLE)
     assert found.step.interval.lo <= found.step.value <= found.step.interval.hi
-    if not stall:
+    stall_s = known.get("stall", made.stall_s)
+    if stall_s is None:
         assert found.stall is None
-        return
-    assert found.stall is not None
-    assert found.stall.value == pytest.approx(made.stall_s, rel=MIDDLE)
-    assert found.stall.interval.lo < made.stall_s < found.stall.interval.hi
-    assert found.interval == made.interval
+    else:
+        assert found.stall is not None
+        assert found.stall.value == pytest.approx(stall_s, rel=MIDDLE)
+        assert found.stall.interval.lo < stall_s < found.stall.interval.hi
+        assert found.interval == made.interval
+    told = {name: getattr(found, name) for name in known if name != "stall"}
+    assert told == {name: value for name, value in known.items() if name != "stall"}
 
 
-@pytest.mark.parametrize("version", ["main", "core-0.12", "core-0.5", "2.0"])
-def test_megatron(version: str, tmp_path: Path) -> None:
-    made = Made()
-    found = facts(tmp_path, megatron(made, version))
-    check(found, made)
-    assert (found.name, found.steps, found.saves, found.gpus) == ("Megatron-LM", 2000, 10, 64)
-    assert not found.background
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["epoch,step,train_loss", "0,49,0.6", "0,99,0.5"],
+        own_lines(Made(interval=10, steps=200))[2:],  # a save of unknown duration between all lines
+    ],
+)
+def test_no_step_is_told_where_no_time_is_of_steps_alone(
+    content: list[str], tmp_path: Path
+) -> None:
+    found = facts(tmp_path, content, *(() if "epoch" in content[0] else SAVING))
+    assert (found.step, found.stall) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "end", "saves"),
+    [
+        # The Trainer prints its last bar once more after the only save of a short training.
+        (100, "100%|#| 100/100 [04:58<00:00,  2.27s/it]\n", 1),
+        # The model that a Trainer saves at the end is no checkpoint.
+        (10**6, "100%|██| 100/100 [04:10<00:00,  2.5s/it]\n[INFO|trainer.py:1935] 2026-09-09 18:20:55,954 >> Saving model checkpoint to ./models/mine\n", 0),
+    ],
+)  # fmt: skip
+def test_what_follows_the_last_step(interval: int, end: str, saves: int, tmp_path: Path) -> None:
+    made = Made(step_s=2.5, stall_s=48.0, steps=100, interval=interval, noise=0.02)
+    found = facts(tmp_path, bars(made) + end)
+    assert (found.steps, found.saves, found.interval) == (100, saves, None)
+    assert (found.stall and found.stall.value) == (pytest.approx(48.0, rel=0.1) if saves else None)
+
+
+def test_a_clock_may_begin_again_each_day(tmp_path: Path) -> None:
+    lines = [
+        f"{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02} step {at // 100} loss 2.3"
+        for at in range(80_000, 200_000, 100)
+    ]
+    found = facts(tmp_path, lines, TIMED[0])
+    assert found.step is not None
+    assert found.step.value == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize(
@@ -86,64 +207,6 @@ def test_intervals_hold_the_truth(program: Any, own: dict[str, Any], tmp_path: P
     assert min(held.values()) >= 25
 
 
-def test_an_asynchronous_save_of_megatron_is_finished_later(tmp_path: Path) -> None:
-    made = Made(stall_s=2.0, finished_s=90.0)
-    found = facts(tmp_path, megatron(made))
-    check(found, made)
-    assert found.background
-    assert found.durable_s == pytest.approx(90.0, rel=MIDDLE)
-
-
-def test_a_save_in_the_mean_of_every_other_line_is_in_no_step(tmp_path: Path) -> None:
-    """Old versions of Megatron-LM count a save into the steps of the next line."""
-    made, save_ms = Made(stride=100), 0.0
-    lines = megatron(made, "2.0")
-    for at, line in enumerate(lines):
-        if "save checkpoint:" in line:
-            save_ms = float(line.split()[-1])
-        elif "(ms): " in line:
-            before, told_ms, after = re.split(r"(?<=\(ms\): )([\d.]+)", line)
-            lines[at] = f"{before}{float(told_ms) + save_ms / made.stride:.1f}{after}"
-            save_ms = 0.0
-    check(facts(tmp_path, lines), made)
-
-
-def test_a_line_that_megatrons_launcher_joined_is_read(tmp_path: Path) -> None:
-    """As NeMo's launcher prints it: the notes on a save, and its timer, in one line; labels of srun stand before all."""
-    joined = "\n".join(f"1: {line}" for line in megatron(Made())).replace("(ms):\n1:     save", "(ms): save")  # fmt: skip
-    check(facts(tmp_path, joined), Made())
-
-
-@pytest.mark.parametrize("version", ["main", "0.2"])
-@pytest.mark.parametrize("finished_s", [None, 40.0])
-def test_torchtitan(version: str, finished_s: float | None, tmp_path: Path) -> None:
-    made = Made(gpus=16, stall_s=5.0, finished_s=finished_s)
-    found = facts(tmp_path, torchtitan(made, version))
-    check(found, made)
-    assert (found.name, found.steps, found.saves, found.gpus) == ("torchtitan", 2000, 10, 16)
-    assert found.background == (version == "0.2" or finished_s is not None)
-    assert found.durable_s is None
-
-
-@pytest.mark.parametrize("program", [megatron, torchtitan])
-@pytest.mark.parametrize("stride", [10, 100])
-def test_restarts_in_one_log_are_left_out(program: Any, stride: int, tmp_path: Path) -> None:
-    """Killed between two saves, and soon after one: steps go back, or seem to go on where lines are far apart."""
-    made = Made(killed_at=(475, 1103, 1290), stride=stride)
-    found = facts(tmp_path, program(made))
-    check(found, made)
-    assert found.steps == pytest.approx(2000 + 75 + 103 + 90, abs=4 * stride)
-    assert (found.saves, found.starts) == (10, 4)
-
-
-@pytest.mark.parametrize(("interval", "saves"), [(5, 400), (77, 25)])
-def test_saves_between_two_lines_are_told_apart(interval: int, saves: int, tmp_path: Path) -> None:
-    made = Made(stall_s=20.0, interval=interval)
-    found = facts(tmp_path, torchtitan(made))
-    check(found, made)
-    assert found.saves == saves
-
-
 def test_how_much_steps_lose_beside_an_asynchronous_save_is_told_by_times(tmp_path: Path) -> None:
     """As far as the next line: 1.3 s beside a stall of 0.02 s."""
     made = Made(stall_s=0.02, beside_s=1.3, finished_s=40.0, noise=0.01)
@@ -159,65 +222,6 @@ def test_how_much_steps_lose_beside_an_asynchronous_save_is_told_by_times(tmp_pa
     assert facts(tmp_path, torchtitan(Made(beside_s=1.3, noise=0.01))).slowdown is None
 
 
-def test_a_second_training_in_the_same_log_is_another_start(tmp_path: Path) -> None:
-    """Days later, from the beginning."""
-    made = Made(steps=600)
-    lines = torchtitan(made)
-    made.now_s += 2e5
-    found = facts(tmp_path, [*lines, *torchtitan(made)])
-    check(found, made)
-    assert (found.steps, found.saves, found.starts) == (1200, 6, 2)
-
-
-@pytest.mark.parametrize("stamps", [False, True])
-def test_a_save_of_nanogpt_has_its_evaluation_in_it(stamps: bool, tmp_path: Path) -> None:
-    """With `ts` before each line too."""
-    made = Made(stall_s=8.0)
-    lines = nanogpt(made, eval_s=27.0, stamps=stamps)
-    found = facts(tmp_path, lines)
-    check(found, Made(stall_s=35.0))
-    assert (found.name, found.steps, found.saves) == ("nanoGPT", 2001, 10)
-    assert found.aside == "Its times have the evaluation before each save in them"
-    alone = [line.replace("train loss 4.0390, val", "val") for line in lines]
-    assert facts(tmp_path, alone) == found, "a loop that evaluates on one set"
-
-
-@pytest.mark.parametrize("eval_total", [0, 20, 5000])
-def test_bars_of_the_trainer(eval_total: int, tmp_path: Path) -> None:
-    """An evaluation has a bar too, with less or more steps than the training."""
-    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
-    text = bars(made, eval_s=25.0 if eval_total else 0.0, eval_total=eval_total)
-    found = facts(tmp_path, text)
-    check(found, made)
-    assert found.step is not None
-    assert found.step.value == pytest.approx(made.step_s, rel=0.004)
-    assert (found.steps, found.saves, found.gpus) == (1500, 15, None)
-    assert found.aside == ""
-
-
-@pytest.mark.parametrize("instead", ["", "#015"])
-def test_bars_are_read_where_a_log_lost_their_carriage_returns(
-    instead: str, tmp_path: Path
-) -> None:
-    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
-    check(facts(tmp_path, bars(made).replace("\r", instead)), made)
-
-
-def test_saves_that_no_line_names_are_left_out_of_the_steps_of_a_bar(tmp_path: Path) -> None:
-    made = Made(step_s=1.3, stall_s=20.0, steps=1000, interval=100, noise=0.02)
-    text = "".join(line for line in bars(made).splitlines(keepends=True) if "Saving" not in line)
-    found = facts(tmp_path, text)
-    check(found, made, stall=False)
-
-
-def test_steps_before_a_resume_are_not_counted_by_its_bar(tmp_path: Path) -> None:
-    """The bar of a Trainer that goes on begins with 0, then jumps."""
-    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02, killed_at=(742,))
-    found = facts(tmp_path, bars(made))
-    check(found, made)
-    assert found.steps == 1542
-
-
 def test_a_bar_of_epochs_around_one_of_steps_counts_no_steps(tmp_path: Path) -> None:
     """`for epoch in trange(3): for batch in tqdm(batches)`: the outer bar lasts longest."""
     made, text, passed_s = Made(noise=0.02), "", 0.0
@@ -231,67 +235,6 @@ def test_a_bar_of_epochs_around_one_of_steps_counts_no_steps(tmp_path: Path) -> 
     assert found.step is not None
     assert found.step.value == pytest.approx(1.3, rel=MIDDLE)
     assert found.steps == 1500
-
-
-def test_an_evaluation_that_only_its_bar_shows_is_told(tmp_path: Path) -> None:
-    """It is in the time of each save, as no line says how long it took."""
-    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
-    text = bars(made, eval_s=25.0, eval_total=20).replace("eval_runtime", "seconds")
-    found = facts(tmp_path, text)
-    assert found.stall is not None
-    assert found.stall.value == pytest.approx(65.0, rel=MIDDLE)
-    assert found.aside == "Its times have the evaluation before each save in them"
-
-
-def test_a_save_after_the_last_step_ends_with_its_bar(tmp_path: Path) -> None:
-    """The Trainer prints its last bar once more after the only save of a short training."""
-    made = Made(step_s=2.5, stall_s=48.0, steps=100, interval=100, noise=0.02)
-    end = f"100%|#| 100/100 [{int(made.step_s * 100 + made.stall_s) // 60:02}:{int(made.step_s * 100 + made.stall_s) % 60:02}<00:00,  2.27s/it]\n"
-    found = facts(tmp_path, bars(made) + end)
-    assert found.stall is not None
-    assert found.stall.value == pytest.approx(made.stall_s, rel=0.1)
-    assert (found.steps, found.saves, found.interval) == (100, 1, 100)
-
-
-def test_a_bar_in_the_log_of_another_program_is_not_its_steps(tmp_path: Path) -> None:
-    loading = [f"\rLoading: {part}%|#| {part}/100 [00:{part // 2:02}<00:50, 2.0it/s]" for part in range(1, 101)]  # fmt: skip
-    found = facts(tmp_path, "".join(loading) + "\n" + "\n".join(torchtitan(Made())))
-    assert (found.name, found.steps) == ("torchtitan", 2000)
-
-
-def test_a_bar_of_data_is_no_training(tmp_path: Path) -> None:
-    """Preparing data may take longer than training."""
-    made = Made(step_s=0.6, stall_s=40.0, steps=1500, interval=100, noise=0.02)
-    data = [f"\rMap (num_proc=8): {part}%|#| {part * 4500}/450000 [{part // 2}:{part % 2 * 3}0:00<01:10, 214.20 examples/s]" for part in range(1, 101)]  # fmt: skip
-    found = facts(tmp_path, "".join(data) + "\n" + bars(made))
-    check(found, made)
-    assert found.steps == 1500
-
-
-def test_the_model_that_a_trainer_saves_at_the_end_is_no_checkpoint(tmp_path: Path) -> None:
-    end = "100%|██| 1500/1500 [25:00<00:00,  1.0it/s]\n[INFO|trainer.py:1935] 2026-09-09 18:20:55,954 >> Saving model checkpoint to ./models/mine\n"
-    found = facts(tmp_path, bars(Made(step_s=1.0, steps=1500, interval=10**6)) + end)
-    assert (found.saves, found.interval, found.stall) == (0, None, None)
-
-
-def test_saves_are_not_in_the_steps_of_rows_with_dates(tmp_path: Path) -> None:
-    made, rows = Made(step_s=1.3, stall_s=20.0, interval=100, noise=0.02), ["time,step,loss"]
-    for step in range(1, made.steps + 1):
-        made.some(made.step_s)
-        if made.is_told(step):
-            rows.append(f"{made.stamp('%Y-%m-%d %H:%M:%S')},{step},0.5")
-        if made.saves_after(step):
-            made.some(made.stall_s)
-    check(facts(tmp_path, rows), made, stall=False)
-
-
-def test_metrics_of_lightning_tell_steps_alone(tmp_path: Path) -> None:
-    made = Made(noise=0.02)
-    found = facts(tmp_path, csv_rows(made))
-    check(found, made, stall=False)
-    assert (found.steps, found.saves, found.interval) == (2000, 0, None)
-    without = facts(tmp_path, ["epoch,step,train_loss", "0,49,0.6", "0,99,0.5"])
-    assert without.step is None
 
 
 def state(**own: Any) -> str:
@@ -312,102 +255,15 @@ def test_trainer_state_tells_the_interval_and_the_step_of_the_whole_run(tmp_path
     assert by_epoch.interval is None
 
 
-STEP = r"step=(?P<step>\d+) t=(?P<step_ms>[\d.]+)"
-SAVED = r"checkpoint took (?P<save_s>[\d.]+)"
-
-
-@pytest.mark.parametrize("end", ["\n", " | "], ids=["lines", "joined"])
-def test_a_pattern_of_ones_own(end: str, tmp_path: Path) -> None:
-    made, lines = Made(), []
-    for step in range(1, 2001):
-        lines.append(f"step={step} t={1000 * made.some(made.step_s):.1f} loss=2")
-        if made.saves_after(step):
-            lines.append(f"checkpoint took {made.some(made.stall_s):.2f}")
-    found = facts(tmp_path, end.join(lines), STEP, SAVED)
-    check(found, made)
-    assert (found.steps, found.saves) == (2000, 10)
-
-
-def test_a_mean_of_several_steps_does_not_tell_what_a_save_takes(tmp_path: Path) -> None:
-    """A tenth of a save is in it, or nothing, as the program does it: no time in the log tells which."""
-    lines = [line for step in range(10, 2001, 10) for line in (f"step={step} t={8500 if step % 200 == 10 else 2500}", *["saving"][: step % 200 == 0])]  # fmt: skip
-    found = facts(tmp_path, lines, STEP, "(?P<save>saving)")
-    check(found, Made(), stall=False)
-    assert found.saves == 10
-
-
-@pytest.mark.parametrize("clock", ["date", "slashes", "seconds", "clock"])
-def test_gaps_between_times_tell_a_save_without_a_duration(clock: str, tmp_path: Path) -> None:
-    made, lines = Made(noise=0.02), []
-    for step in range(1, 2001):
-        made.some(made.step_s)
-        at = {"date": made.stamp(), "slashes": made.stamp("%Y/%m/%d %H:%M:%S.%f"), "seconds": f"{made.now_s:.3f}", "clock": f"{made.now_s % 9e4 // 3600:.0f}:{made.now_s // 60 % 60:02.0f}:{made.now_s % 60:06.3f}"}[clock]  # fmt: skip
-        lines.append(f"{at} step {step}")
-        if made.saves_after(step):
-            lines.append("now saving")
-            made.some(made.stall_s)
-    times = () if clock in ("date", "slashes") else (r"(?P<time>\S+) step (?P<step>\d+)",)
-    check(facts(tmp_path, lines, *times or (r"step (?P<step>\d+)",), "(?P<save>saving)"), made)
-
-
-@pytest.mark.parametrize("marked", ["begin", "end"])
-def test_a_save_may_be_marked_as_it_begins_or_ends(marked: str, tmp_path: Path) -> None:
-    made, lines = Made(noise=0.02), []
-    for step in range(1, 2001):
-        made.some(made.step_s)
-        lines += [f"{made.stamp()} step {step}"] if made.is_told(step) else []
-        if made.saves_after(step):
-            began = made.stamp()
-            made.some(made.stall_s)
-            lines.append(f"{began if marked == 'begin' else made.stamp()} a checkpoint")
-    check(facts(tmp_path, lines, r"step (?P<step>\d+)", "(?P<save>a checkpoint)"), made)
-
-
-def test_steps_with_saves_of_unknown_duration_in_them_are_no_step_times(tmp_path: Path) -> None:
-    made, lines = Made(interval=10), []
-    for step in range(1, 201):
-        made.some(made.step_s)
-        lines += [f"{made.stamp()} step {step}"] if made.is_told(step) else []
-        if made.saves_after(step):
-            lines.append("now saving")
-            made.some(made.stall_s)
-    found = facts(tmp_path, lines[2:], r"step (?P<step>\d+)", "(?P<save>saving)")
-    assert (found.step, found.stall, found.interval) == (None, None, 10)
-
-
-def test_each_duration_between_two_lines_is_a_save(tmp_path: Path) -> None:
-    made, lines = Made(interval=5, stall_s=20.0), []
-    for step in range(1, 2001):
-        made.some(made.step_s)
-        lines += [f"{made.stamp()} step {step}"] if made.is_told(step) else []
-        if made.saves_after(step):
-            lines.append(f"checkpoint took {made.some(made.stall_s):.2f}")
-    found = facts(tmp_path, lines, r"step (?P<step>\d+)", SAVED)
-    check(found, made)
-    assert found.saves == 400
-
-
 def test_lines_of_several_ranks_are_read_once(tmp_path: Path) -> None:
     one, other = torchtitan(Made()), torchtitan(Made(seed=2))
     mixed = [line for pair in zip(one, other, strict=True) for line in pair[:: random.Random(3).choice((1, -1))]]  # fmt: skip
     found = facts(tmp_path, mixed)
-    assert (found.steps, found.saves, found.interval, found.starts) == (2000, 10, 200, 1)
+    assert (found.steps, found.saves, found.interval) == (2000, 10, 200)
     assert found.step is not None
     assert found.step.value == pytest.approx(2.5, rel=MIDDLE)
     assert found.stall is not None
     assert found.stall.value == pytest.approx(62.0, rel=MIDDLE)  # of the slower rank
-
-
-@pytest.mark.parametrize("how", ["gzip", "crlf", "torn"])
-def test_the_same_is_read_however_it_is_written(how: str, tmp_path: Path) -> None:
-    made = Made()
-    text = "\n".join(torchtitan(made))
-    content = {
-        "gzip": gzip.compress(text.encode()),
-        "crlf": text.replace("\n", "\r\n").encode(),
-        "torn": text.encode()[:-37] + b"\xe2\x96",
-    }[how]
-    check(facts(tmp_path, content), made)
 
 
 PROGRAMS = {
@@ -549,15 +405,6 @@ def test_a_log_is_answered_by_the_interval_to_set(
     assert choice["steps_lo"] < steps < choice["steps_hi"]
     assert choice["now"]["steps"] == 200
     assert (told["gpus"], told["remarks"][1]) == (64, lines[2])
-
-
-def test_a_log_of_several_starts_says_what_is_used_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = str(written(tmp_path, megatron(Made(killed_at=(475,)))))
-    text = said(["--training-log", log, "--restart", "8min", "--mtbf", "14h"], capsys)
-    assert "It has 2 starts of the training: the time between them is left out." in text
-    assert "\n  --restart: how long it takes" in refused(["--training-log", log, "--mtbf", "14h"], capsys)  # fmt: skip
 
 
 def test_what_steps_lose_beside_a_save_counts(
@@ -793,35 +640,3 @@ def test_a_fork_of_megatron_prints_names_and_values(tmp_path: Path) -> None:
     assert found.step is not None
     assert found.stall is not None
     assert (found.step.value, found.stall.value) == pytest.approx((20.7, 412.3), rel=0.005)
-
-
-@pytest.mark.parametrize(
-    ("end", "background"),
-    [
-        ("Finished saving the checkpoint in 61.20 seconds.", False),
-        ("Finished staging the checkpoint in 61.20 seconds.", True),
-        ("Finished saving the checkpoint of step 400 in 61.20 seconds.", False),
-        ("Finished saving the checkpoint (or staging if async is enabled)in 61.20 seconds.", True),
-        ("Finished saving the checkpoint (or staging if async is enabled) in 61.20 seconds.", True),
-    ],
-)
-def test_wordings_of_a_saves_end(end: str, background: bool, tmp_path: Path) -> None:
-    made = Made(stall_s=61.2)
-    lines = [re.sub("Finished .*", end, line) for line in torchtitan(made)]
-    found = facts(tmp_path, lines)
-    check(found, made)
-    assert found.background is background
-
-
-def test_a_clock_that_begins_again_each_day_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = [
-        f"{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02} step {at // 100} loss 2.3"
-        for at in range(80_000, 200_000, 100)
-    ]
-    log = str(written(tmp_path, lines))
-    words = ["--gpus", "8", "--mtbf", "40h", "--restart", "10min", "--blocking", "95s", "--now", "50 steps"]  # fmt: skip
-    text = said(["--training-log", log, "--log-pattern", r"^(?P<time>[\d:]+) step (?P<step>\d+)", *words], capsys)  # fmt: skip
-    assert "a step 1.7 min" in text
-    assert "Its clock went back 2 times, as at the end of a day" in text

@@ -197,6 +197,24 @@ def bars(made: Made, *, eval_s: float = 0.0, eval_total: int = 0) -> str:
     return text + "\n{'train_runtime': 132.7, 'train_steps_per_second': 1.0, 'epoch': 1.0}\n"
 
 
+def own_lines(made: Made, step: str = "{stamp} step {step}", save: str = "now saving", end: str = "") -> list[str]:  # fmt: skip
+    """Of a program of one's own. `step`, `save` and `end`: forms of lines on a step, and before and after a save; "" for none."""
+    lines: list[str] = []
+
+    def say(form: str, **values: float) -> None:
+        if form:
+            clock = f"{made.now_s % 9e4 // 3600:.0f}:{made.now_s // 60 % 60:02.0f}:{made.now_s % 60:06.3f}"  # fmt: skip
+            lines.append(form.format(stamp=made.stamp(), slashes=made.stamp("%Y/%m/%d %H:%M:%S.%f"), clock=clock, now_s=made.now_s, **values))  # fmt: skip
+
+    for nth in range(1, made.steps + 1):
+        took_s = made.some(made.step_s)
+        say(step if made.is_told(nth) else "", step=nth, ms=1000 * took_s)
+        if made.saves_after(nth):
+            say(save)
+            say(end, took_s=made.some(made.stall_s))
+    return lines
+
+
 def csv_rows(made: Made) -> list[str]:
     """`metrics.csv` with the columns of ThroughputMonitor, and rows of validation that have no time."""
     lines, began_s = ["epoch,step,train/batches,train/time,train_loss,val_loss"], made.now_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -17,6 +19,11 @@ INSTALL = 'pip install "ckptbench[decide]"'
 def main() -> None:
     """Run the command. Exit status: 0 with an answer, 2 for wrong options, 1 for any other error."""
     own_packages_first()
+    # A quarter of the time: the command ends before garbage matters, and Python need not look for it then either.
+    gc.disable()
+    atexit.register(gc.freeze)
+    # Else pydantic reads the metadata of every installed package, to look for plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if not any(each.startswith("--study") for each in sys.argv):
         # Only tables of a study are in its format. Where pandas finds it, it loads it, and that takes almost as long as all else.
         sys.modules.setdefault("pyarrow", None)  # type: ignore[arg-type]

@@ -274,10 +274,6 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
     if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
-    if facts.starts > 1:
-        yield f"It has {facts.starts:,} starts of the training: the time between them is left out."
-    if facts.jumps:
-        yield f"Its clock went back {counted(facts.jumps, 'time')}, as at the end of a day: the steps there are left out."
     option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _takes_stall(options))  # fmt: skip
     if facts.aside and counts:
         yield f"{facts.aside}: give {option}."

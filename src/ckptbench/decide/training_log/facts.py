@@ -40,8 +40,6 @@ class Facts:
     """Of the form."""
     steps: int
     saves: int
-    starts: int
-    """Of the training, which were found in it."""
     step: Estimate | None
     stall: Estimate | None
     slowdown: Estimate | None
@@ -55,17 +53,13 @@ class Facts:
     interval: int | None
     """Steps from save to save."""
     gpus: int | None
-    jumps: int
-    """Times that its clock went back."""
 
 
 def facts_of(log: Log) -> Facts:
     """Raises nothing: what makes no sense is left out."""
     run = Run(log.events)
     # Saves without a duration beside others that have one are of another kind, as those into the memory of a node.
-    saves = [start.timed for start in run.starts]
-    if not any(saves):
-        saves = [start.begun for start in run.starts]
+    saves = run.timed or run.begun
     step = _step(run, log.resolution_s)
     if step is None and log.step_s:
         step = Estimate(log.step_s, UNKNOWN)
@@ -74,17 +68,15 @@ def facts_of(log: Log) -> Facts:
     return Facts(
         name=log.form.name,
         steps=run.steps,
-        saves=sum(map(len, saves)),
-        starts=len(run.starts),
+        saves=len(saves),
         step=step,
         stall=stall,
         slowdown=_slowdown(run, step.value) if step and background else None,
         aside=log.form.aside if has_aside or log.step_s else "",
         durable_s=fmean(run.finished) if run.finished and background else None,
         background=background,
-        interval=_interval(run, saves) or log.interval,
+        interval=_interval(saves) or log.interval,
         gpus=next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None),
-        jumps=run.jumps,
     )  # fmt: skip
 
 
@@ -147,7 +139,7 @@ def _estimate(samples: Sequence[float], of: Callable[[Sequence[float]], float], 
 
 def _stall(run: Run, step: Estimate | None, log: Log) -> tuple[Estimate | None, bool]:
     """As the log says it, or else what the steps with a save between them take longer; and whether an evaluation is in that."""
-    if told := [max(stall_s, LEAST_S) for start in run.starts for stall_s in start.stalls]:
+    if told := [max(stall_s, LEAST_S) for stall_s in run.stalls]:
         return _estimate(told, fmean), False
     if step is None:
         return None, False
@@ -177,11 +169,10 @@ def _slowdown(run: Run, step_s: float) -> Estimate | None:
     return lost if lost and lost.interval.lo > SURELY * lost.value else None
 
 
-def _interval(run: Run, saves: Sequence[Sequence[int]]) -> int | None:
-    """The usual gap: lines between which saves lie may be some steps apart. Of a single save, its own step."""
-    gaps = [after - before for steps in saves for before, after in pairwise(steps)]
-    if gaps:
-        near = [gap for gap in gaps if abs(gap - median(gaps)) <= run.stride]
-        return round(fmean(near)) or None if near else None
-    first = saves[0][0] if saves and saves[0] else 0
-    return first if first and run.starts[0].first <= run.stride else None
+def _interval(saves: Sequence[int]) -> int | None:
+    """The usual gap: lines between which saves lie may be some steps apart. None of fewer than two saves."""
+    gaps = [after - before for before, after in pairwise(saves) if after >= before]
+    if not any(gaps):
+        return None
+    usual = median(gap for gap in gaps if gap)
+    return round(fmean(gap for gap in gaps if gap <= LONGER * usual))

@@ -50,15 +50,14 @@ def trainer_state(content: bytes, where: str) -> Log | None:
 
 
 def _of_run(history: Iterable[dict[str, Any]]) -> float | None:
-    """Seconds a step in the last run of a training, without its evaluations."""
-    first, aside_s, told = 0.0, 0.0, None
+    """Seconds a step, without its evaluations."""
+    step_s, aside_s = 0.0, 0.0
     for entry in history:
         aside_s += _number(entry.get("eval_runtime")) or 0.0
         runtime, step = _number(entry.get("train_runtime")), _number(entry.get("step"))
-        if runtime and step and step > first:
-            told = (runtime - aside_s) / (step - first)
-            first, aside_s = step, 0.0
-    return told if told and told > 0 else None
+        if runtime and step:
+            step_s = (runtime - aside_s) / step
+    return step_s if step_s > 0 else None
 
 
 def metrics(lines: Iterable[str]) -> Log | None:

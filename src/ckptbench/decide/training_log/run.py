@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 
 from ckptbench.decide.training_log.events import Event
 
@@ -37,49 +36,34 @@ class Window:
         return max(self.begun, len(self.stalls))
 
 
-@dataclass(slots=True)
-class Start:
-    """One start of the training: the step of its first line, and the steps of the saves after that, as far as lines name them."""
-
-    first: int
-    begun: list[int] = field(default_factory=list)
-    timed: list[int] = field(default_factory=list)
-    stalls: list[float] = field(default_factory=list)
-    """Of the timed ones: how long training stood still for each."""
-
-
 class Run:
     """All of a training that one log says. What lies between two starts of it is left out."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.windows: list[Window] = []
-        self.starts: list[Start] = []
+        self.begun: list[int] = []
+        """The steps of the saves that lines name as they begin or end."""
+        self.timed: list[int] = []
+        """Of those that lines say the duration of."""
+        self.stalls: list[float] = []
+        """Of the timed ones: how long training stood still for each."""
         self.finished: list[float] = []
         """Seconds from the beginning of a save until the program says that it is finished."""
-        self.jumps = 0
-        """Times that the clock went back while steps went on."""
         steps = [event.step or 0 for event in events if event.kind == "step"]
         self._several = sum(b <= a for a, b in pairwise(steps)) > SEVERAL * len(steps)
         self._before: Event | None = None
         """The latest line of a step of this start."""
-        self._step = 0
-        self._begun: dict[int, float | None] = {}
+        self._starts = self._step = 0
+        self._began_s: dict[int, float | None] = {}
         """When the latest saves began."""
         self._window = Window()
         for event in events:
             self._take(event)
 
     @property
-    def stride(self) -> int:
-        """Steps from one line to the next, as a rule."""
-        return int(median(window.steps for window in self.windows)) if self.windows else 1
-
-    @property
     def steps(self) -> int:
-        """All that were done. The first line of a start ends those since the save before it, at most as many as other lines."""
-        saved = [0, *(step for start in self.starts for step in (*start.begun, *start.timed))]
-        since = (start.first - max(step for step in saved if step < start.first or not step) for start in self.starts)  # fmt: skip
-        return sum(w.steps for w in self.windows) + sum(min(each, self.stride) for each in since)
+        """Those between lines, and one for the first line of each start."""
+        return self._starts + sum(window.steps for window in self.windows)
 
     def _take(self, event: Event) -> None:
         match event.kind:
@@ -91,8 +75,8 @@ class Run:
                 self._window.paused = True
                 self._window.pause_s += event.seconds or 0.0
                 self._step = event.step or self._step
-            case "save" if self.starts:
-                self._save(event, self.starts[-1])
+            case "save" if self._before:
+                self._save(event)
             case "finished":
                 self._finish(event)
 
@@ -100,39 +84,38 @@ class Run:
         before, window = self._before, self._window
         last = (before.step or 0) if before else step + 1
         if step < last and not (before and self._several):
-            self.starts.append(Start(step))
-            self._window, self._begun = Window(), {}
+            self._window, self._began_s = Window(), {}
+            self._starts += 1
         # A bar is printed once more after a save.
         elif step > last or (step == last and event.number and window.saves):
             window.steps, window.took_s = step - last, event.seconds
             if before and before.at_s is not None and event.at_s is not None:
-                window.passed_s = event.at_s - before.at_s
-                if window.passed_s < 0:
-                    window.passed_s, self.jumps = None, self.jumps + 1
+                passed_s = event.at_s - before.at_s
+                window.passed_s = passed_s if passed_s >= 0 else None
             self.windows.append(window)
             self._window = Window(follows_save=bool(window.saves))
         else:
             return  # of another rank, or the same bar
         self._before, self._step = event, step
 
-    def _save(self, event: Event, start: Start) -> None:
-        window, latest = self._window, next(reversed(self._begun), self._step)
+    def _save(self, event: Event) -> None:
+        window, latest = self._window, next(reversed(self._began_s), self._step)
         if event.seconds is None:
             step = self._step if event.step is None else event.step
-            if step not in self._begun:  # else of another rank, or more on the same save
-                start.begun.append(step)
+            if step not in self._began_s:  # else of another rank, or more on the same save
+                self.begun.append(step)
                 window.begun += 1
-            self._begun.setdefault(step, event.at_s)
+            self._began_s.setdefault(step, event.at_s)
         elif self._several and window.stalls:  # training waits for the slowest rank
-            start.stalls[-1] = window.stalls[-1] = max(window.stalls[-1], event.seconds)
+            self.stalls[-1] = window.stalls[-1] = max(window.stalls[-1], event.seconds)
         else:
-            start.stalls.append(event.seconds)
+            self.stalls.append(event.seconds)
             window.stalls.append(event.seconds)
-            start.timed.append(latest if event.step is None else event.step)
+            self.timed.append(latest if event.step is None else event.step)
 
     def _finish(self, event: Event) -> None:
-        latest = next(reversed(self._begun), self._step)
-        began_s = self._begun.get(latest if event.step is None else event.step)
+        latest = next(reversed(self._began_s), self._step)
+        began_s = self._began_s.get(latest if event.step is None else event.step)
         if event.seconds is not None:
             self.finished.append(event.seconds)
         elif began_s is not None and event.at_s is not None and event.at_s >= began_s:
