@@ -19,7 +19,7 @@ from ckptbench.checkpointing import staging_buffer as images
 from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Framework, Tensor
+from ckptbench.frameworks.contract import Arrays, Framework, TensorHandle
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, formats_of
 from ckptbench.run.control.ranks import RankContext
@@ -48,7 +48,7 @@ class Dawdling:
     def __init__(self, framework: Framework) -> None:
         self._due = threading.Event()
         state = framework.state
-        framework.state = lambda: [self._late(tensor) for tensor in state()]  # type: ignore[method-assign]
+        framework.state = lambda: [self._late(handle) for handle in state()]  # type: ignore[method-assign]
 
     def begin(self) -> None:
         self._due.clear()
@@ -65,14 +65,14 @@ class Dawdling:
 
         return wait
 
-    def _late(self, tensor: Tensor) -> Tensor:
+    def _late(self, handle: TensorHandle) -> TensorHandle:
         def read() -> NDArray[np.generic]:
             if threading.current_thread() is not threading.main_thread():
                 self._due.wait(PATIENCE_S)
                 self._due.set()
-            return tensor.read()
+            return handle.read()
 
-        return dataclasses.replace(tensor, read=read)
+        return dataclasses.replace(handle, read=read)
 
 
 def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:

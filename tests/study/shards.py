@@ -57,7 +57,9 @@ def shards(
         name: _state_bytes(folder / name / version_name(STEPS))
         for name in (strategies(framework) if world.rank == 0 else ())
     }
-    sizes = [(each.held[1] - each.held[0]) * each.dtype.itemsize for each in joined.state()]
+    sizes = [
+        (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.state()
+    ]
     found = {
         **_in("saved", joined.held()),
         "bytes": np.asarray(sizes),

@@ -10,7 +10,7 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Arrays, Sgd, TensorHandle, TrainSpec
 from ckptbench.training.ablation import Ablation
 from ckptbench.training.digest import digests
 
@@ -54,12 +54,12 @@ def test_all_slots_of_a_parameter_are_forgotten_and_nothing_else() -> None:
     values = {name: np.ones(3, np.float32) for name in (*slots, *kept)}
 
     class WithMoments(NumpyFramework):
-        def state(self) -> list[Tensor]:
-            return [tensor_of(name) for name in values]
+        def state(self) -> list[TensorHandle]:
+            return [handle_of(name) for name in values]
 
-    def tensor_of(name: str) -> Tensor:
+    def handle_of(name: str) -> TensorHandle:
         array = values[name]
-        return Tensor(
+        return TensorHandle(
             name=name, shape=array.shape, dtype=array.dtype, read=lambda: array,
             write=lambda new: np.copyto(array, new),
         )  # fmt: skip

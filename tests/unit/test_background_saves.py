@@ -29,7 +29,7 @@ from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, shar
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS
-from ckptbench.frameworks.contract import Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Sgd, TensorHandle, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.run.control.ranks import RankContext
@@ -196,10 +196,10 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
 class Bound(NumpyFramework):
     """Its tensors are of the arrays that were there when `state` was called, as those of PyTorch are."""
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         return [
-            dataclasses.replace(tensor, read=partial(np.asarray, tensor.read()))
-            for tensor in super().state()
+            dataclasses.replace(handle, read=partial(np.asarray, handle.read()))
+            for handle in super().state()
         ]
 
 
@@ -235,7 +235,7 @@ class Moved(Bound):
 
     in_place = True
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         return [dataclasses.replace(each, in_place=self.in_place) for each in super().state()]
 
 
@@ -261,8 +261,8 @@ def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
 class Counting(Bound):
     """It has a number that is no array, as Chainer's optimizer counts updates."""
 
-    def state(self) -> list[Tensor]:
-        count = Tensor(
+    def state(self) -> list[TensorHandle]:
+        count = TensorHandle(
             name="optimizer/steps",
             shape=(),
             dtype=np.dtype(np.int64),
@@ -369,7 +369,7 @@ def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
 def tie(framework: NumpyFramework) -> None:
     """Give the first tensor another name."""
     first, *others = framework.state()
-    tied = [dataclasses.replace(first, also=("twin",)), *others]
+    tied = [dataclasses.replace(first, aliases=("twin",)), *others]
     framework.state = lambda: tied  # type: ignore[method-assign]
 
 
@@ -474,18 +474,18 @@ class OnDevice(NumpyFramework):
     may_wait: threading.Event
     kept: NDArray[np.uint8] | None = None
 
-    def state(self) -> list[Tensor]:
-        def on_device(tensor: Tensor) -> Tensor:
+    def state(self) -> list[TensorHandle]:
+        def on_device(handle: TensorHandle) -> TensorHandle:
             def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
                 assert self.kept is not None
                 assert np.shares_memory(target, self.kept)
                 self.device_queues.give(
-                    "copies", lambda: np.copyto(target, bytes_of(tensor.read())[part])
+                    "copies", lambda: np.copyto(target, bytes_of(handle.read())[part])
                 )
 
-            return dataclasses.replace(tensor, in_place=False, begin_copy=begin_copy)
+            return dataclasses.replace(handle, in_place=False, begin_copy=begin_copy)
 
-        return [on_device(tensor) for tensor in super().state()]
+        return [on_device(handle) for handle in super().state()]
 
     def update(self, value: float) -> None:
         """Change all parameters and slots when the device comes to it."""
@@ -551,7 +551,7 @@ def test_memory_is_kept_for_all_saves(tmp_path: Path, memories: list[int], engin
     assert version.position.step == 6
     reader(tmp_path / "store", other).load(version)
     assert same(other.tensors(), framework.tensors())
-    state = sum(tensor.nbytes for tensor in framework.state())
+    state = sum(handle.nbytes for handle in framework.state())
     (held,) = memories
     assert state < held <= state + 16384  # headers, and the rank's own state
 

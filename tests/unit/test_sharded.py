@@ -25,7 +25,7 @@ from ckptbench.checkpointing.state_files import (
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Arrays, Sgd, TensorHandle, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.events import File
@@ -89,19 +89,19 @@ def saved(folder: Path, world_size: int) -> Version:
 class Elsewhere(Normed):
     """Its memory cannot be written to, as that of a GPU or of TensorFlow."""
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         return [
-            dataclasses.replace(tensor, read=partial(np.copy, tensor.read()), in_place=False)
-            for tensor in super().state()
+            dataclasses.replace(handle, read=partial(np.copy, handle.read()), in_place=False)
+            for handle in super().state()
         ]
 
 
 class Tied(Normed):
     """Its first tensor has another name, too."""
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         first, *others = super().state()
-        return [dataclasses.replace(first, also=("model/embedding",)), *others]
+        return [dataclasses.replace(first, aliases=("model/embedding",)), *others]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_version_is_of_a_network_with_the_same_ties(
 def test_a_name_that_another_tensor_has_too_is_not_saved(tmp_path: Path) -> None:
     framework = built(0)
     first, *others = framework.state()
-    both = [dataclasses.replace(first, also=(others[0].name,)), *others]
+    both = [dataclasses.replace(first, aliases=(others[0].name,)), *others]
     framework.state = lambda: both  # type: ignore[method-assign]
     with pytest.raises(CheckpointError, match=f"two tensors .* are named {others[0].name}"):
         strategy(tmp_path / "store", framework, world(0, 1)).save(FIRST)
@@ -173,17 +173,17 @@ class Parted(Normed):
     is_sharded = True
     where = ALONE
 
-    def state(self) -> list[Tensor]:
-        return [self._part_of(tensor) for tensor in super().state()]
+    def state(self) -> list[TensorHandle]:
+        return [self._part_of(handle) for handle in super().state()]
 
-    def _part_of(self, tensor: Tensor) -> Tensor:
-        whole = tensor.read()
+    def _part_of(self, handle: TensorHandle) -> TensorHandle:
+        whole = handle.read()
         part = self.own_rows(whole)
         start = (
             (part.ctypes.data - whole.ctypes.data) // whole.itemsize if part.size else whole.size
         )
         return dataclasses.replace(
-            tensor,
+            handle,
             read=lambda: part,
             write=lambda array: np.copyto(part, array),
             shard=(start, start + part.size),
@@ -195,19 +195,19 @@ class Parted(Normed):
 
 
 class PartedElsewhere(Parted):
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         return [
-            dataclasses.replace(tensor, read=partial(np.copy, tensor.read()), in_place=False)
-            for tensor in super().state()
+            dataclasses.replace(handle, read=partial(np.copy, handle.read()), in_place=False)
+            for handle in super().state()
         ]
 
 
 class Hybrid(Parted):
     """Two ranks hold each shard, as under HSDP."""
 
-    def _part_of(self, tensor: Tensor) -> Tensor:
+    def _part_of(self, handle: TensorHandle) -> TensorHandle:
         replica = (self.where.rank // (self.where.world_size // 2), 2)
-        return dataclasses.replace(super()._part_of(tensor), replica=replica)
+        return dataclasses.replace(super()._part_of(handle), replica=replica)
 
     def own_rows(self, whole: np.ndarray) -> np.ndarray:
         parts = self.where.world_size // 2
@@ -341,9 +341,9 @@ def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothi
     version = saved(tmp_path / "store", 1)
     held, words = PARTS[parts]
     others = [
-        (tensor, piece)
-        for tensor, piece in own_share(built(0).state(), 0, 1)
-        if tensor.name != WHOLE.name
+        (handle, piece)
+        for handle, piece in own_share(built(0).state(), 0, 1)
+        if handle.name != WHOLE.name
     ]
     files = {
         own_name(0): version.files[own_name(0)],

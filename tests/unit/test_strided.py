@@ -18,7 +18,7 @@ from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT, own_share
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.elements import copy_elements, put_elements
-from ckptbench.frameworks.contract import Tensor
+from ckptbench.frameworks.contract import TensorHandle
 from ckptbench.matrix.plugin_spec import PluginSpec
 
 MB = 1 << 20
@@ -56,7 +56,7 @@ class ChannelsLast(NumpyFramework):
         }
         self.momenta = {"conv": channels_last(drawn(SHAPE, seed + 1))}
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         found = super().state()
         assert sum(not each.read().flags.c_contiguous for each in found) == 3
         return found
@@ -161,10 +161,12 @@ def test_any_elements_are_those_of_the_order_of_c(shape: tuple[int, ...]) -> Non
 
 def test_a_block_is_a_view_where_the_memory_has_the_order_of_the_file() -> None:
     array = drawn((300, 1000), 1)
-    tensor = Tensor(name="w", shape=array.shape, dtype=array.dtype, read=lambda: array, write=print)
-    (block,) = tensor.blocks(slice(8, array.nbytes))
+    handle = TensorHandle(
+        name="w", shape=array.shape, dtype=array.dtype, read=lambda: array, write=print
+    )
+    (block,) = handle.blocks(slice(8, array.nbytes))
     assert np.shares_memory(block, array)
-    turned = Tensor(
+    turned = TensorHandle(
         name="w", shape=array.shape, dtype=array.dtype, read=lambda: array.T, write=print
     )
     blocks = list(turned.blocks(slice(8, array.nbytes)))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.checkpointing.version import Version
-from ckptbench.frameworks.contract import Arrays, Format, Tensor
+from ckptbench.frameworks.contract import Arrays, Format, TensorHandle
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.events import File, FileKind
@@ -35,7 +35,7 @@ class TrainingState(Protocol):
     def is_sharded(self) -> bool:
         """Whether each rank holds a shard of model and optimizer, and a format's `save` gathers them."""
 
-    def state(self) -> Sequence[Tensor]:
+    def state(self) -> Sequence[TensorHandle]:
         """Model and optimizer, which are the same on every rank and which only an update changes."""
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
@@ -51,7 +51,7 @@ class TrainingState(Protocol):
         """Let no update come before the copies that have begun. Call it in the thread that trains."""
 
     def await_copies(self) -> None:
-        """Return when all copies that `Tensor.copy_into` has begun are complete."""
+        """Return when all copies that `TensorHandle.copy_into` has begun are complete."""
 
     @property
     def native(self) -> Mapping[str, Any]:

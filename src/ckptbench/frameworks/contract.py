@@ -96,8 +96,8 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """A parameter, an optimizer's slot or its counter: the same on every rank, and changed by the update alone.
+class TensorHandle:
+    """The handle of a parameter, an optimizer's slot or its counter: a tensor that is the same on every rank, and changed by the update alone.
 
     What the forward pass changes is no such tensor: it belongs to `Framework.rank_state`. Where ranks hold shards of it
     (`shard`), `read` and `write` have those elements alone, and every `part` must lie among their bytes.
@@ -118,7 +118,7 @@ class Tensor:
     """The first element in C order that this rank holds, and the one after the last. None: every rank holds all of them."""
     replica: tuple[int, int] = (0, 1)
     """Of a shard: this rank's number among those that hold it, and how many they are."""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `state` too."""
     in_place: bool = False
     """Whether `read` returns the framework's own memory, so that what is put there becomes the values."""
@@ -144,13 +144,13 @@ class Tensor:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
-    def held(self) -> tuple[int, int]:
+    def held_range(self) -> tuple[int, int]:
         """The first element in C order that this rank holds, and the one after the last."""
         return (0, math.prod(self.shape)) if self.shard is None else self.shard
 
     def _here(self, part: slice) -> slice:
         """Where these bytes of the tensor lie among those that this rank holds."""
-        before = self.held[0] * self.dtype.itemsize
+        before = self.held_range[0] * self.dtype.itemsize
         return slice(part.start - before, part.stop - before)
 
     def memory(self, part: slice) -> NDArray[np.uint8] | None:
@@ -179,18 +179,18 @@ class Tensor:
         put_elements(self.read(), self._here(part), values)
 
 
-def put_arrays(tensors: Iterable[Tensor], found: Mapping[str, Any]) -> None:
+def put_arrays(handles: Iterable[TensorHandle], found: Mapping[str, Any]) -> None:
     """Replace the values of all tensors. Raises ValueError if `found` has other ones."""
-    wanted = {tensor.name: tensor for tensor in tensors}
+    wanted = {handle.name: handle for handle in handles}
     if odd := wanted.keys() ^ found.keys():
         raise ValueError(f"{min(odd)} is not in both")
-    for name, tensor in wanted.items():
+    for name, handle in wanted.items():
         array = np.asarray(found[name])
-        if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
+        if (array.shape, array.dtype) != (handle.shape, handle.dtype):
             raise ValueError(
-                f"{name} has shape {array.shape} and type {array.dtype}, here {tensor.shape} and {tensor.dtype}"
+                f"{name} has shape {array.shape} and type {array.dtype}, here {handle.shape} and {handle.dtype}"
             )
-        tensor.write(array)
+        handle.write(array)
 
 
 def parts_of(samples: int, accumulation: int) -> list[slice]:
@@ -340,7 +340,7 @@ class Framework(ABC):
         return {name: array * scale if name in momenta else array for name, array in held.items()}
 
     @abstractmethod
-    def state(self) -> Sequence[Tensor]:
+    def state(self) -> Sequence[TensorHandle]:
         """Every tensor of model and optimizer, in an order that is the same on every rank and in every run.
 
         Its names are those of `held`, without the running statistics, which are in `rank_state`. Together the two are
@@ -368,7 +368,7 @@ class Framework(ABC):
         """
 
     def await_copies(self) -> None:  # noqa: B027 (only a GPU needs it)
-        """Return when all copies that `Tensor.copy_into` has begun are complete. Another thread may call it."""
+        """Return when all copies that `TensorHandle.copy_into` has begun are complete. Another thread may call it."""
 
     @property
     def native(self) -> Mapping[str, Any]:
@@ -398,9 +398,9 @@ class Framework(ABC):
         """
         if part != "momentum":
             raise ValueError(f"{type(self).__name__} has no {part} to forget")
-        tensors = {tensor.name: tensor for tensor in self.state()}
-        for name in _slots(tensors):
-            tensors[name].write(np.zeros_like(tensors[name].read()))
+        handles = {handle.name: handle for handle in self.state()}
+        for name in _slots(handles):
+            handles[name].write(np.zeros_like(handles[name].read()))
 
     @abstractmethod
     def device(self) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, TensorHandle, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.run.control.ranks import RankContext
@@ -71,18 +71,20 @@ class NumpyFramework(Framework):
         model = {f"model/{name}": array.copy() for name, array in self.weights.items()}
         return {**model, **{f"optimizer/{name}": a.copy() for name, a in self.momenta.items()}}
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         return [
-            self._tensor(f"{kind}/{name}", arrays, name)
+            self._handle(f"{kind}/{name}", arrays, name)
             for kind, arrays in (("model", self.weights), ("optimizer", self.momenta))
             for name in arrays
         ]
 
-    def _tensor(self, full_name: str, arrays: dict[str, NDArray[np.float32]], name: str) -> Tensor:
+    def _handle(
+        self, full_name: str, arrays: dict[str, NDArray[np.float32]], name: str
+    ) -> TensorHandle:
         def write(array: NDArray[np.generic]) -> None:
             arrays[name][...] = array
 
-        return Tensor(
+        return TensorHandle(
             name=full_name,
             shape=arrays[name].shape,
             dtype=arrays[name].dtype,

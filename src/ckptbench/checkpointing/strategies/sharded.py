@@ -35,7 +35,7 @@ class Sharded(Strategy):
         write_pieces(
             staging / share_name(rank),
             [piece for _, piece in share],
-            (block for tensor, piece in share for block in tensor.blocks(piece.bytes)),
+            (block for handle, piece in share for block in handle.blocks(piece.bytes)),
         )
         self._on_stage("written")
         return Shard(

@@ -24,7 +24,7 @@ from ckptbench.frameworks.contract import (
     Format,
     Framework,
     Sgd,
-    Tensor,
+    TensorHandle,
     TrainSpec,
     left_out,
 )
@@ -214,7 +214,7 @@ class Chainer(Framework):
             "communicator": self._communicator,
         }
 
-    def state(self) -> list[Tensor]:
+    def state(self) -> list[TensorHandle]:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
         known = {id(parameter) for parameter in parameters.values()}
         for name, parameter in self._model.namedparams():
@@ -229,20 +229,20 @@ class Chainer(Framework):
             self._counter(),
         ]
 
-    def _weights(self, name: str, parameter: Any) -> Tensor:
-        return self._tensor(name, lambda: parameter.array)
+    def _weights(self, name: str, parameter: Any) -> TensorHandle:
+        return self._handle(name, lambda: parameter.array)
 
-    def _slot(self, name: str, parameter: Any) -> Tensor:
-        return self._tensor(name, lambda: parameter.update_rule.state[SLOT])
+    def _slot(self, name: str, parameter: Any) -> TensorHandle:
+        return self._handle(name, lambda: parameter.update_rule.state[SLOT])
 
-    def _tensor(self, name: str, memory: Callable[[], Any]) -> Tensor:
-        """A tensor whose array, NumPy's or CuPy's, is what `memory` returns."""
+    def _handle(self, name: str, memory: Callable[[], Any]) -> TensorHandle:
+        """A handle whose array, NumPy's or CuPy's, is what `memory` returns."""
 
         def write(array: NDArray[np.generic]) -> None:
             memory()[...] = self._device.send(array)
 
         array = memory()
-        return Tensor(
+        return TensorHandle(
             name=name,
             shape=array.shape,
             dtype=array.dtype,
@@ -251,7 +251,7 @@ class Chainer(Framework):
             in_place=isinstance(array, np.ndarray),
         )
 
-    def _counter(self) -> Tensor:
+    def _counter(self) -> TensorHandle:
         """The number of updates, which the optimizer and the update rule of every parameter count alike."""
 
         def write(array: NDArray[np.generic]) -> None:
@@ -259,7 +259,7 @@ class Chainer(Framework):
             for parameter in self._model.params():
                 parameter.update_rule.t = int(array)
 
-        return Tensor(
+        return TensorHandle(
             name="optimizer/steps",
             shape=(),
             dtype=np.dtype(np.int64),

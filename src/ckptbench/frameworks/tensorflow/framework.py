@@ -29,7 +29,7 @@ from ckptbench.frameworks.contract import (
     Framework,
     Optimizer,
     Sgd,
-    Tensor,
+    TensorHandle,
     TrainSpec,
     left_out,
     parts_of,
@@ -277,8 +277,8 @@ class TensorFlow(Framework):
         """`variables`: the tf.Variable behind every tensor of `state`, by its name."""
         return {"variables": {name: variable.value for name, variable in self._variables().items()}}
 
-    def state(self) -> list[Tensor]:
-        return [self._tensor(name, variable) for name, variable in self._variables().items()]
+    def state(self) -> list[TensorHandle]:
+        return [self._handle(name, variable) for name, variable in self._variables().items()]
 
     def _variables(self) -> dict[str, keras.Variable]:
         """Those of `state` by name. Raises CheckpointError if the optimizer has others."""
@@ -294,11 +294,11 @@ class TensorFlow(Framework):
             "optimizer/learning_rate": self.optimizer.learning_rate,
         }
 
-    def _tensor(self, name: str, variable: keras.Variable) -> Tensor:
+    def _handle(self, name: str, variable: keras.Variable) -> TensorHandle:
         """While an array that `read` returned lives, TensorFlow moves the variable to new memory before it changes it."""
         # Of a variable of MultiWorkerMirroredStrategy this is the part that lies in this process.
         (own,) = self._strategy.experimental_local_results(variable.value)
-        return Tensor(
+        return TensorHandle(
             name=name,
             shape=tuple(own.shape),
             dtype=np.dtype(own.dtype.as_numpy_dtype),

@@ -269,9 +269,9 @@ class TorchFtRank(AveragingRank):
 
     def _take(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """The state of this rank's random generators stays its own."""
-        for tensor in self.framework.state():
-            array = state["tensors"][tensor.name].numpy()
-            tensor.write(array)
+        for handle in self.framework.state():
+            array = state["tensors"][handle.name].numpy()
+            handle.write(array)
             self._taken += array.nbytes
         statistics = {name: each.numpy() for name, each in state["statistics"].items()}
         self._taken += sum(each.nbytes for each in statistics.values())
