@@ -267,7 +267,7 @@ STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
 
 
 def _digests(framework: Framework) -> Digests:
-    return digests({**framework.held(), **framework.rank_state()})
+    return digests({**framework.state_dict(), **framework.rank_state()})
 
 
 def _differing(first: Digests, second: Digests) -> list[str]:

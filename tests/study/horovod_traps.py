@@ -84,7 +84,7 @@ def everything(scenario: Scenario) -> Arrays:
     """Without the random states, which no program of ours and no plain one shares."""
     state = scenario.framework.rank_state()
     buffers = {name: array for name, array in state.items() if name.startswith("buffer/")}
-    return {**scenario.framework.tensors(), **buffers}
+    return {**scenario.framework.normalized_state(), **buffers}
 
 
 def saved_and_restarted(framework: str, world: RankContext, folder: Path) -> Arrays:

@@ -61,7 +61,7 @@ def shards(
         (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.state()
     ]
     found = {
-        **_in("saved", joined.held()),
+        **_in("saved", joined.state_dict()),
         "bytes": np.asarray(sizes),
         **_in("written", written_here),
     }
@@ -69,11 +69,11 @@ def shards(
         _build(joined, ADAMW)
         version = read_version(Path(str(written)) / name / version_name(STEPS))
         _open(name, framework, joined, world, Path(str(written))).load(version)
-        found |= _in(name, joined.held())
+        found |= _in(name, joined.state_dict())
     replicas = PyTorch(world)  # in the process group of the other
     for kind, each in (("shards", joined), ("replicas", replicas)):
         _train(each, world, SGD, 1)
-        found |= _in(kind, each.held())
+        found |= _in(kind, each.state_dict())
     return found
 
 

@@ -111,8 +111,8 @@ def test_the_state_has_the_names_of_the_description(
     built: Callable[[str], Found], framework: str
 ) -> None:
     found = built(framework)
-    names = set(found[f"{NAMED}/names"])
-    assert names == set(found[f"{NAMED}/held"])
+    names = set(found[f"{NAMED}/normalized_state"])
+    assert names == set(found[f"{NAMED}/state_dict"])
     network = ARCHITECTURES[NAMED]((32, 32, 3), 10)
     assert {f"model/{name}" for name in (*network.parameters(), *network.buffers())} <= names
     assert {f"optimizer/{name}" for name in network.parameters()} <= names

@@ -104,7 +104,7 @@ def test_the_version_is_the_state_of_its_step_though_training_went_on(
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.files.keys() == {share_name(0), own_name(0)}
     reader(tmp_path / "store", other).load(version)
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
 
 
 @ENGINES
@@ -148,7 +148,7 @@ def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) 
     assert checkpoint.captured is not None
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
 
 
 @CAPTURES_BESIDE
@@ -190,7 +190,7 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
     saving.close()
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
 
 
 class Bound(NumpyFramework):
@@ -221,13 +221,13 @@ def test_an_array_that_was_replaced_is_saved_as_it_is_now(
     saving.settle()
     arrays = getattr(framework, kind)
     arrays["head.kernel"] = arrays["head.kernel"] + 1
-    then = framework.tensors()
+    then = framework.normalized_state()
     saving.save(SECOND)
     update(framework, saving, 1)
     saving.close()
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then)
+    assert same(other.normalized_state(), then)
 
 
 class Moved(Bound):
@@ -255,7 +255,7 @@ def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.position == SECOND
     reader(tmp_path / "store", other).load(version)
-    assert same(other.tensors(), framework.tensors())
+    assert same(other.normalized_state(), framework.normalized_state())
 
 
 class Counting(Bound):
@@ -534,9 +534,9 @@ def test_a_copy_from_a_device_comes_between_two_updates_in_its_queues(
     assert framework.kept is None, "the memory is not released"
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert {value for array in other.tensors().values() for value in array.flat} == {1}
+    assert {value for array in other.normalized_state().values() for value in array.flat} == {1}
     framework.device_queues.run()
-    assert {value for array in framework.tensors().values() for value in array.flat} == {2}
+    assert {value for array in framework.normalized_state().values() for value in array.flat} == {2}
 
 
 @ENGINES
@@ -550,7 +550,7 @@ def test_memory_is_kept_for_all_saves(tmp_path: Path, memories: list[int], engin
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.position.step == 6
     reader(tmp_path / "store", other).load(version)
-    assert same(other.tensors(), framework.tensors())
+    assert same(other.normalized_state(), framework.normalized_state())
     state = sum(handle.nbytes for handle in framework.state())
     (held,) = memories
     assert state < held <= state + 16384  # headers, and the rank's own state
@@ -582,7 +582,7 @@ def test_shares_of_two_ranks_are_the_state(tmp_path: Path) -> None:
     version, other = newest(folder), built(seed=3)
     assert version.files.keys() == {share_name(0), own_name(0), share_name(1), own_name(1)}
     reader(folder, other).load(version)
-    assert same(other.tensors(), built().tensors())
+    assert same(other.normalized_state(), built().normalized_state())
 
 
 def test_a_rank_that_writes_no_state_needs_no_memory(tmp_path: Path, memories: list[int]) -> None:
@@ -645,4 +645,4 @@ def test_a_kill_at_any_stage_leaves_the_version_before_it(
     version, other = newest(folder), built(seed=3)
     assert version.position == FIRST
     reader(folder, other).load(version)
-    assert same(other.tensors(), built().tensors())
+    assert same(other.normalized_state(), built().normalized_state())

@@ -156,8 +156,8 @@ def test_any_number_of_ranks_loads_it_bit_for_bit(
     for rank in range(now):
         framework = forgetful(rank, kind)
         strategy(tmp_path / "store", framework, world(rank, now)).load(version)
-        whole = built(rank).tensors()
-        assert {n: a.tobytes() for n, a in framework.tensors().items()} == {
+        whole = built(rank).normalized_state()
+        assert {n: a.tobytes() for n, a in framework.normalized_state().items()} == {
             name: array.tobytes() for name, array in whole.items()
         }
         before = rank if rank < then else 0
@@ -244,13 +244,13 @@ def test_any_number_of_ranks_loads_its_shards_of_shards_bit_for_bit(
     tmp_path: Path, spec: str, kind: type[Parted], then: int, now: int
 ) -> None:
     version = saved_shards(tmp_path / "store", then, PluginSpec(spec))
-    whole = built(0, classes=ROWS).tensors()
+    whole = built(0, classes=ROWS).normalized_state()
     for rank in range(now):
         framework = of_shards(rank, now, kind)
         for array in (*framework.weights.values(), *framework.momenta.values()):
             array.fill(-1)
         strategy(tmp_path / "store", framework, world(rank, now), PluginSpec(spec)).load(version)
-        for name, array in framework.tensors().items():
+        for name, array in framework.normalized_state().items():
             expected = np.full_like(array, -1)
             framework.own_rows(expected)[...] = framework.own_rows(whole[name])
             assert array.tobytes() == expected.tobytes(), name
@@ -278,12 +278,12 @@ def test_of_a_shard_that_two_ranks_hold_each_writes_a_half(tmp_path: Path, spec:
         pieces = pieces_in(version.folder / share_name(rank))
         found = {piece.tensor.name: (piece.start, piece.stop) for piece in pieces}
         assert found["model/head.kernel"] == found["optimizer/head.kernel"] == (start, stop)
-    whole = built(0, classes=5).tensors()
+    whole = built(0, classes=5).normalized_state()
     framework = of_shards(3, 4, Hybrid, rows=5)
     for array in (*framework.weights.values(), *framework.momenta.values()):
         array.fill(-1)
     strategy(tmp_path / "store", framework, world(3, 4), PluginSpec(spec)).load(version)
-    for name, array in framework.tensors().items():
+    for name, array in framework.normalized_state().items():
         assert framework.own_rows(array).tobytes() == framework.own_rows(whole[name]).tobytes()
 
 
@@ -360,7 +360,7 @@ def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothi
     loading = strategy(tmp_path / "store", framework, world(0, 1))
     with pytest.raises(CheckpointError, match=words):
         loading.load(dataclasses.replace(version, files=files))
-    assert all((array == -1).all() for array in framework.tensors().values())
+    assert all((array == -1).all() for array in framework.normalized_state().values())
 
 
 def test_a_version_that_lacks_a_share_is_refused(tmp_path: Path) -> None:

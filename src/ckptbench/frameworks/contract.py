@@ -104,7 +104,7 @@ class TensorHandle:
     """
 
     name: str
-    """As in `Framework.held`."""
+    """As in `Framework.state_dict`."""
     shape: tuple[int, ...]
     """Of the whole tensor, in the framework's own layout, which need not be that of the network's description."""
     dtype: np.dtype[np.generic]
@@ -257,7 +257,7 @@ class Framework(ABC):
     """Whether running variances follow the variance of the batch itself, rather than n / (n - 1) times it."""
 
     is_sharded: ClassVar[bool] = False
-    """Whether each rank holds a shard of model and optimizer. Then `held`, `tensors`, `predict` and a format's `save` gather
+    """Whether each rank holds a shard of model and optimizer. Then `state_dict`, `normalized_state`, `predict` and a format's `save` gather
     what other ranks hold: every rank must call them, equally often, and rank 0 alone writes the format's files."""
 
     before_update: Callable[[], None] | None = None
@@ -319,7 +319,7 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """A copy of every tensor that a checkpoint's format holds, as host arrays.
 
         Keys: `model/<name>` for each of `Network.parameters()` and `Network.buffers()`, in their layouts, and
@@ -332,18 +332,18 @@ class Framework(ABC):
         """The momenta that the framework holds, times this, are those of `Sgd`; or its first moments are those of `AdamW`."""
         return 1.0
 
-    def tensors(self) -> Arrays:
-        """`held` with the momenta of the optimizer's description, as all frameworks have them. What is compared bit for bit is `held`: scaling rounds."""
-        held = self.held()
+    def normalized_state(self) -> Arrays:
+        """`state_dict` with the momenta of the optimizer's description, as all frameworks have them. What is compared bit for bit is `state_dict`: scaling rounds."""
+        state = self.state_dict()
         scale: Any = np.float32(self.momentum_scale())
-        momenta = _momenta(held)
-        return {name: array * scale if name in momenta else array for name, array in held.items()}
+        momenta = _momenta(state)
+        return {name: array * scale if name in momenta else array for name, array in state.items()}
 
     @abstractmethod
     def state(self) -> Sequence[TensorHandle]:
         """Every tensor of model and optimizer, in an order that is the same on every rank and in every run.
 
-        Its names are those of `held`, without the running statistics, which are in `rank_state`. Together the two are
+        Its names are those of `state_dict`, without the running statistics, which are in `rank_state`. Together the two are
         all that a restart needs. The tensors are valid until the next `build` or `load` of a format, so strategies ask for
         them at every save. Raises CheckpointError if training goes on with other tensors too, such as a slot that an
         optimizer has made since.

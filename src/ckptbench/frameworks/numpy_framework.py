@@ -67,7 +67,7 @@ class NumpyFramework(Framework):
     def abort(self) -> None:
         """There is one rank."""
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         model = {f"model/{name}": array.copy() for name, array in self.weights.items()}
         return {**model, **{f"optimizer/{name}": a.copy() for name, a in self.momenta.items()}}
 
@@ -113,7 +113,7 @@ def _flat(images: Inputs) -> NDArray[np.float32]:
 
 def _save(framework: NumpyFramework, path: Path) -> None:
     with path.open("wb") as file:
-        np.savez(file, **framework.held())  # type: ignore[arg-type]
+        np.savez(file, **framework.state_dict())  # type: ignore[arg-type]
 
 
 def _load(framework: NumpyFramework, path: Path) -> None:

@@ -43,7 +43,7 @@ class StateDigester:
         """Write the last digest. With `proof` on also write all arrays to `path`, if the tensors fit in KEPT_BYTES."""
         state = self._framework.rank_state() if self._proof else {}
         self._write("end", position, state)
-        tensors = self._framework.held()
+        tensors = self._framework.state_dict()
         updated = (each for name, each in tensors.items() if group_of(name) != "statistics")
         if self._proof and sum(array.nbytes for array in updated) <= KEPT_BYTES:
             with path.open("wb") as file:
@@ -60,7 +60,7 @@ class StateDigester:
                 step=position.step,
                 epoch=position.epoch,
                 level=level,
-                tensors=digests(self._framework.held()),
+                tensors=digests(self._framework.state_dict()),
                 rank_state=digests(state),
             )
         )

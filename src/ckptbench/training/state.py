@@ -17,7 +17,7 @@ def state_of(network: Network, framework: Framework) -> State:
 
     Raises CkptbenchError where the framework built another network than `network`.
     """
-    tensors = framework.held()
+    tensors = framework.state_dict()
     described = {
         f"model/{name}": shape
         for name, shape in {**network.parameters(), **network.buffers()}.items()

@@ -193,7 +193,7 @@ class Chainer(Framework):
         """MomentumSGD keeps v = momentum * v - learning_rate * g."""
         return float(-1 / self._optimizer.lr)
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
         return {
             **{f"model/{name}": _to_host(variable.array) for name, variable in parameters.items()},

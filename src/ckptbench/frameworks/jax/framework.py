@@ -178,7 +178,7 @@ class Jax(Framework):
             sys.stderr.flush()
             os._exit(1)
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Under `optimizer/` AdamW has `optimizer/count` too."""
         return {name: self._described(name, array) for name, array in self.stored().items()}
 

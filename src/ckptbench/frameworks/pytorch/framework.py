@@ -290,7 +290,7 @@ class PyTorch(Framework):
             if slots.keys() != self._slots.keys():
                 raise left_out(f"the optimizer has the slots {', '.join(sorted(slots))}")
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         model = {f"model/{name}": self._whole(tensor) for name, tensor in self._parameters()}
         buffers = {f"model/{name}": self._whole(tensor) for name, tensor in self._buffers()}
         slots = self.slots_of(dict(self._parameters()))

@@ -241,7 +241,7 @@ class TensorFlow(Framework):
             return 1.0
         return float(-1 / self.optimizer.learning_rate.numpy())
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Under `optimizer/` there are also `optimizer/iteration` and `optimizer/learning_rate`."""
         variables = {**self._parameters, **self._buffers}
         return {

@@ -1,6 +1,6 @@
 """The group of the state to which a tensor belongs, found from its name.
 
-`frameworks.contract.Framework.tensors` and `Framework.rank_state` define the names.
+`frameworks.contract.Framework.state_dict` and `Framework.rank_state` define the names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PARAMETERS = frozenset({"kernel", "bias", "scale", "shift"})
 STATISTICS = frozenset({"mean", "variance"})
 """PARAMETERS and STATISTICS: last parts of the tensor names in `matrix.networks.layers`."""
 MOMENTS = PARAMETERS | {"second_moment"}
-"""The same of the optimizer's slots that are no counters: see `frameworks.contract.Framework.held`."""
+"""The same of the optimizer's slots that are no counters: see `frameworks.contract.Framework.state_dict`."""
 RANK_STATE = {"random": "random", "seed": "dropout", "position": "position"}
 """Groups by the first part of the tensor's name."""
 
@@ -36,5 +36,5 @@ def group_of(tensor: str) -> str:
             return RANK_STATE[kind]
     raise CkptbenchError(
         f'the name "{tensor}" does not say to which part of the state the tensor belongs: see '
-        "`Framework.tensors` and `Framework.rank_state` for the names"
+        "`Framework.state_dict` and `Framework.rank_state` for the names"
     )
