@@ -47,8 +47,8 @@ class Dawdling:
 
     def __init__(self, framework: Framework) -> None:
         self._due = threading.Event()
-        state = framework.state
-        framework.state = lambda: [self._late(handle) for handle in state()]  # type: ignore[method-assign]
+        handles = framework.handles
+        framework.handles = lambda: [self._late(handle) for handle in handles()]  # type: ignore[method-assign]
 
     def begin(self) -> None:
         self._due.clear()
@@ -171,7 +171,7 @@ def _reload(framework: Framework, world: RankContext, folder: Path) -> None:
 
 
 def _written_before_the_hook(scenario: Scenario) -> list[str]:
-    """Variables of `state` that TensorFlow's compiled step may write before it has called the hook.
+    """Variables of `handles` that TensorFlow's compiled step may write before it has called the hook.
 
     The order in which it runs independent operations is chance, so the versions of one run need not show it.
     """
@@ -201,7 +201,7 @@ def _written_before_the_hook(scenario: Scenario) -> list[str]:
 
 
 def _strange(scenario: Scenario) -> Arrays:
-    """By what the optimizer or the network gets beside its own: the refusal of `state`."""
+    """By what the optimizer or the network gets beside its own: the refusal of `handles`."""
     said: Arrays = {}
     framework: Any = scenario.framework
     strangers = next((each for library, each in STRANGERS.items() if library in sys.modules), {})
@@ -209,7 +209,7 @@ def _strange(scenario: Scenario) -> Arrays:
         scenario.build()
         change(framework)
         try:
-            framework.state()
+            framework.handles()
             said[kind] = np.asarray("nothing was refused")
         except CheckpointError as error:
             said[kind] = np.asarray(str(error))
@@ -263,7 +263,7 @@ STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
     "tensorflow": {"slot": _keras_slot},
     "ckptbench.frameworks.jax.framework": {"slot": _jax_slot},
 }
-"""By library, what comes after `build` and is not in `state`."""
+"""By library, what comes after `build` and is not in `handles`."""
 
 
 def _digests(framework: Framework) -> Digests:

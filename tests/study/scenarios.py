@@ -282,7 +282,7 @@ def resume(
 def full(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By strategy: the error of a save, or of the next one, where no file can grow beyond LARGEST_FILE."""
     scenario = Scenario(framework, world, "plain_cnn")
-    assert sum(handle.nbytes for handle in scenario.framework.state()) > 2 * LARGEST_FILE
+    assert sum(handle.nbytes for handle in scenario.framework.handles()) > 2 * LARGEST_FILE
     found = {}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name in strategies_of(framework):
@@ -357,7 +357,7 @@ def hook(framework: str, world: RankContext, folder: Path) -> Arrays:
 
 
 def _state(framework: Framework) -> Arrays:
-    return {handle.name: np.array(handle.read()) for handle in framework.state()}
+    return {handle.name: np.array(handle.read()) for handle in framework.handles()}
 
 
 def _named_segments() -> list[str]:

@@ -58,7 +58,7 @@ def shards(
         for name in (strategies(framework) if world.rank == 0 else ())
     }
     sizes = [
-        (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.state()
+        (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.handles()
     ]
     found = {
         **_in("saved", joined.state_dict()),

@@ -54,7 +54,7 @@ def test_all_slots_of_a_parameter_are_forgotten_and_nothing_else() -> None:
     values = {name: np.ones(3, np.float32) for name in (*slots, *kept)}
 
     class WithMoments(NumpyFramework):
-        def state(self) -> list[TensorHandle]:
+        def handles(self) -> list[TensorHandle]:
             return [handle_of(name) for name in values]
 
     def handle_of(name: str) -> TensorHandle:

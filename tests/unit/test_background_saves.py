@@ -194,12 +194,12 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
 
 
 class Bound(NumpyFramework):
-    """Its tensors are of the arrays that were there when `state` was called, as those of PyTorch are."""
+    """Its tensors are of the arrays that were there when `handles` was called, as those of PyTorch are."""
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         return [
             dataclasses.replace(handle, read=partial(np.asarray, handle.read()))
-            for handle in super().state()
+            for handle in super().handles()
         ]
 
 
@@ -235,8 +235,8 @@ class Moved(Bound):
 
     in_place = True
 
-    def state(self) -> list[TensorHandle]:
-        return [dataclasses.replace(each, in_place=self.in_place) for each in super().state()]
+    def handles(self) -> list[TensorHandle]:
+        return [dataclasses.replace(each, in_place=self.in_place) for each in super().handles()]
 
 
 @ENGINES
@@ -261,7 +261,7 @@ def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
 class Counting(Bound):
     """It has a number that is no array, as Chainer's optimizer counts updates."""
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         count = TensorHandle(
             name="optimizer/steps",
             shape=(),
@@ -269,7 +269,7 @@ class Counting(Bound):
             read=lambda: np.asarray(7),
             write=lambda array: None,
         )
-        return [*super().state(), count]
+        return [*super().handles(), count]
 
 
 def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -> None:
@@ -289,7 +289,9 @@ def test_a_copy_in_the_background_looks_up_no_tensor(way: str) -> None:
     buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
     buffer.begin(framework.rank_state())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framework, "state", lambda: pytest.fail(f"looked up beside training ({way})"))
+        patch.setattr(
+            framework, "handles", lambda: pytest.fail(f"looked up beside training ({way})")
+        )
         buffer.capture()
 
 
@@ -351,8 +353,8 @@ def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
 ) -> None:
     """As in Chainer, whose parameters can be given another array. The addresses of the ones before are kept."""
     framework = built()
-    as_built = framework.state()
-    framework.state = lambda: as_built  # type: ignore[method-assign]
+    as_built = framework.handles()
+    framework.handles = lambda: as_built  # type: ignore[method-assign]
     saving = strategy(engine, tmp_path / "store", framework)
     saving.save(FIRST)
     saving.settle()
@@ -368,9 +370,9 @@ def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
 
 def tie(framework: NumpyFramework) -> None:
     """Give the first tensor another name."""
-    first, *others = framework.state()
+    first, *others = framework.handles()
     tied = [dataclasses.replace(first, aliases=("twin",)), *others]
-    framework.state = lambda: tied  # type: ignore[method-assign]
+    framework.handles = lambda: tied  # type: ignore[method-assign]
 
 
 CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
@@ -474,7 +476,7 @@ class OnDevice(NumpyFramework):
     may_wait: threading.Event
     kept: NDArray[np.uint8] | None = None
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         def on_device(handle: TensorHandle) -> TensorHandle:
             def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
                 assert self.kept is not None
@@ -485,7 +487,7 @@ class OnDevice(NumpyFramework):
 
             return dataclasses.replace(handle, in_place=False, begin_copy=begin_copy)
 
-        return [on_device(handle) for handle in super().state()]
+        return [on_device(handle) for handle in super().handles()]
 
     def update(self, value: float) -> None:
         """Change all parameters and slots when the device comes to it."""
@@ -551,7 +553,7 @@ def test_memory_is_kept_for_all_saves(tmp_path: Path, memories: list[int], engin
     assert version.position.step == 6
     reader(tmp_path / "store", other).load(version)
     assert same(other.normalized_state(), framework.normalized_state())
-    state = sum(handle.nbytes for handle in framework.state())
+    state = sum(handle.nbytes for handle in framework.handles())
     (held,) = memories
     assert state < held <= state + 16384  # headers, and the rank's own state
 

@@ -184,7 +184,7 @@ class Late(Strategy):
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
             assert self.go.wait(300)
-        share = own_share(self._training_state.state(), 0, 1)
+        share = own_share(self._training_state.handles(), 0, 1)
         pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in share)
         write_pieces(staging / share_name(0), [piece for _, piece in share], pieces)
         self.taken.set()

@@ -281,7 +281,7 @@ def test_a_version_of_the_ranks_that_were_left_is_loaded_by_all(tmp_path: Path) 
 def test_arrays_of_another_state_are_refused(
     name: str, array: np.ndarray | None, words: str
 ) -> None:
-    state = built().state()
-    changed = {**{tensor.name: tensor.read() for tensor in state}, name: array}
+    handles = built().handles()
+    changed = {**{handle.name: handle.read() for handle in handles}, name: array}
     with pytest.raises(ValueError, match=words):
-        put_arrays(state, {name: each for name, each in changed.items() if each is not None})
+        put_arrays(handles, {name: each for name, each in changed.items() if each is not None})

@@ -89,18 +89,18 @@ def saved(folder: Path, world_size: int) -> Version:
 class Elsewhere(Normed):
     """Its memory cannot be written to, as that of a GPU or of TensorFlow."""
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         return [
             dataclasses.replace(handle, read=partial(np.copy, handle.read()), in_place=False)
-            for handle in super().state()
+            for handle in super().handles()
         ]
 
 
 class Tied(Normed):
     """Its first tensor has another name, too."""
 
-    def state(self) -> list[TensorHandle]:
-        first, *others = super().state()
+    def handles(self) -> list[TensorHandle]:
+        first, *others = super().handles()
         return [dataclasses.replace(first, aliases=("model/embedding",)), *others]
 
 
@@ -131,9 +131,9 @@ def test_a_version_is_of_a_network_with_the_same_ties(
 
 def test_a_name_that_another_tensor_has_too_is_not_saved(tmp_path: Path) -> None:
     framework = built(0)
-    first, *others = framework.state()
+    first, *others = framework.handles()
     both = [dataclasses.replace(first, aliases=(others[0].name,)), *others]
-    framework.state = lambda: both  # type: ignore[method-assign]
+    framework.handles = lambda: both  # type: ignore[method-assign]
     with pytest.raises(CheckpointError, match=f"two tensors .* are named {others[0].name}"):
         strategy(tmp_path / "store", framework, world(0, 1)).save(FIRST)
 
@@ -173,8 +173,8 @@ class Parted(Normed):
     is_sharded = True
     where = ALONE
 
-    def state(self) -> list[TensorHandle]:
-        return [self._part_of(handle) for handle in super().state()]
+    def handles(self) -> list[TensorHandle]:
+        return [self._part_of(handle) for handle in super().handles()]
 
     def _part_of(self, handle: TensorHandle) -> TensorHandle:
         whole = handle.read()
@@ -195,10 +195,10 @@ class Parted(Normed):
 
 
 class PartedElsewhere(Parted):
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         return [
             dataclasses.replace(handle, read=partial(np.copy, handle.read()), in_place=False)
-            for handle in super().state()
+            for handle in super().handles()
         ]
 
 
@@ -342,7 +342,7 @@ def test_a_tensor_of_which_shares_lack_or_repeat_an_element_is_refused_and_nothi
     held, words = PARTS[parts]
     others = [
         (handle, piece)
-        for handle, piece in own_share(built(0).state(), 0, 1)
+        for handle, piece in own_share(built(0).handles(), 0, 1)
         if handle.name != WHOLE.name
     ]
     files = {
@@ -387,8 +387,8 @@ def test_an_own_state_that_lacks_a_part_is_refused_with_its_file(tmp_path: Path)
 
 def test_two_tensors_of_one_name_are_not_saved(tmp_path: Path) -> None:
     framework = built(0)
-    twice = framework.state()
-    framework.state = lambda: [*twice, twice[1]]  # type: ignore[method-assign]
+    twice = framework.handles()
+    framework.handles = lambda: [*twice, twice[1]]  # type: ignore[method-assign]
     saving = strategy(tmp_path / "store", framework, world(0, 1))
     with pytest.raises(
         CheckpointError, match=r"two tensors of the state are named model/head.bias"

@@ -56,8 +56,8 @@ class ChannelsLast(NumpyFramework):
         }
         self.momenta = {"conv": channels_last(drawn(SHAPE, seed + 1))}
 
-    def state(self) -> list[TensorHandle]:
-        found = super().state()
+    def handles(self) -> list[TensorHandle]:
+        found = super().handles()
         assert sum(not each.read().flags.c_contiguous for each in found) == 3
         return found
 
@@ -120,7 +120,7 @@ def test_what_was_written_in_one_order_is_loaded_in_another(tmp_path: Path, engi
     saving.save(FIRST)
     saving.close()
     other.weights["conv"] = np.ascontiguousarray(other.weights["conv"])
-    other.state = lambda: NumpyFramework.state(other)  # type: ignore[method-assign]
+    other.handles = lambda: NumpyFramework.handles(other)  # type: ignore[method-assign]
     strategy("sharded", tmp_path / "store", other).load(newest(tmp_path / "store"))
     assert same(other.normalized_state(), framework.normalized_state())
 
@@ -134,7 +134,7 @@ def test_shares_of_three_ranks_that_cut_it_are_the_state(tmp_path: Path) -> None
         timed(store, framework, where, format=FORMAT, spec=PluginSpec("sharded"), trace=trace).save(
             FIRST
         )
-    assert not all(piece.is_whole for _, piece in own_share(framework.state(), 1, 3))
+    assert not all(piece.is_whole for _, piece in own_share(framework.handles(), 1, 3))
     loading, version = strategy("sharded", tmp_path / "store", other), newest(tmp_path / "store")
     # The reader keeps one buffer for all pieces of a file.
     assert peak_of(lambda: loading.load(version)) < 8.5 * MB

@@ -35,8 +35,8 @@ class TrainingState(Protocol):
     def is_sharded(self) -> bool:
         """Whether each rank holds a shard of model and optimizer, and a format's `save` gathers them."""
 
-    def state(self) -> Sequence[TensorHandle]:
-        """Model and optimizer, which are the same on every rank and which only an update changes."""
+    def handles(self) -> Sequence[TensorHandle]:
+        """The handles of model and optimizer, which are the same on every rank and which only an update changes."""
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
         """Prepare host memory to which tensors will be copied many times."""

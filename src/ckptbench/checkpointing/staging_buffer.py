@@ -44,7 +44,7 @@ class StagingBuffer:
         own = training_state.rank_state()
         of_own = own_pieces(own)
         self._own_layouts = _layouts_of(own)
-        self._handles = list(training_state.state())
+        self._handles = list(training_state.handles())
         self._layouts = [layout_of(handle) for handle in self._handles]
         self._share_pieces = [piece for _, piece in own_share(self._handles, rank, world_size)]
         headers = [header_of(pieces) for pieces in (of_own, self._share_pieces)]
@@ -119,7 +119,7 @@ class StagingBuffer:
 
     def _current_handles(self) -> dict[str, TensorHandle]:
         """The handles of the training state's tensors as they are now, by name."""
-        now = list(self._training_state.state())
+        now = list(self._training_state.handles())
         # Frameworks return the same objects for tensors that are where they were, and these are compared by identity first.
         if now != self._handles:
             self._check(now)

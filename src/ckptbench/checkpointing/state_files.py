@@ -144,7 +144,7 @@ def load_shares(version: Version, folder: Path, training_state: TrainingState, r
     Each rank's own state follows `own_of`. Raises CheckpointError if the shares are not the whole state of this
     training_state.
     """
-    handles = {handle.name: handle for handle in training_state.state()}
+    handles = {handle.name: handle for handle in training_state.handles()}
     shares = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
         if not training_state.is_sharded:

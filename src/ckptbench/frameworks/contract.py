@@ -119,7 +119,7 @@ class TensorHandle:
     replica: tuple[int, int] = (0, 1)
     """Of a shard: this rank's number among those that hold it, and how many they are."""
     aliases: tuple[str, ...] = ()
-    """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `state` too."""
+    """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `handles` too."""
     in_place: bool = False
     """Whether `read` returns the framework's own memory, so that what is put there becomes the values."""
     begin_copy: Callable[[NDArray[np.uint8], slice], None] | None = None
@@ -201,10 +201,10 @@ def parts_of(samples: int, accumulation: int) -> list[slice]:
 
 
 def left_out(what: str) -> CheckpointError:
-    """The error of a framework whose `state` would leave something out that training goes on with."""
+    """The error of a framework whose `handles` would leave something out that training goes on with."""
     return CheckpointError(
         f"{what}: no checkpoint would hold that; make every parameter and slot in the framework's `build`, and name "
-        "each in its `state`"
+        "each in its `handles`"
     )
 
 
@@ -340,11 +340,11 @@ class Framework(ABC):
         return {name: array * scale if name in momenta else array for name, array in state.items()}
 
     @abstractmethod
-    def state(self) -> Sequence[TensorHandle]:
-        """Every tensor of model and optimizer, in an order that is the same on every rank and in every run.
+    def handles(self) -> Sequence[TensorHandle]:
+        """The handle of every tensor of model and optimizer, in an order that is the same on every rank and in every run.
 
-        Its names are those of `state_dict`, without the running statistics, which are in `rank_state`. Together the two are
-        all that a restart needs. The tensors are valid until the next `build` or `load` of a format, so strategies ask for
+        Their names are those of `state_dict`, without the running statistics, which are in `rank_state`. Together the two are
+        all that a restart needs. The handles are valid until the next `build` or `load` of a format, so strategies ask for
         them at every save. Raises CheckpointError if training goes on with other tensors too, such as a slot that an
         optimizer has made since.
         """
@@ -398,7 +398,7 @@ class Framework(ABC):
         """
         if part != "momentum":
             raise ValueError(f"{type(self).__name__} has no {part} to forget")
-        handles = {handle.name: handle for handle in self.state()}
+        handles = {handle.name: handle for handle in self.handles()}
         for name in _slots(handles):
             handles[name].write(np.zeros_like(handles[name].read()))
 

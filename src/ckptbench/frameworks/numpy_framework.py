@@ -71,7 +71,7 @@ class NumpyFramework(Framework):
         model = {f"model/{name}": array.copy() for name, array in self.weights.items()}
         return {**model, **{f"optimizer/{name}": a.copy() for name, a in self.momenta.items()}}
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         return [
             self._handle(f"{kind}/{name}", arrays, name)
             for kind, arrays in (("model", self.weights), ("optimizer", self.momenta))

@@ -49,7 +49,7 @@ class Orbax(OneWriter):
             # If its threads may make the folder and cannot, other threads of it wait for the folder for minutes.
             options = ocp.AsyncOptions(create_directories_asynchronously=False)
             self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
-        handles = self._training_state.state()
+        handles = self._training_state.handles()
         arrays = self._training_state.native.get(ARRAYS) or {
             handle.name: handle.read() for handle in handles
         }
@@ -64,7 +64,7 @@ class Orbax(OneWriter):
         return [f"{STATE}/{name}" for name in names_in(staging / STATE)]
 
     def _load(self, folder: Path) -> None:
-        handles = self._training_state.state()
+        handles = self._training_state.handles()
         # Arrays of JAX would be restored to the devices that the writers had.
         as_numpy = {handle.name: ocp.RestoreArgs(restore_type=np.ndarray) for handle in handles}
         own = {jax.process_index()}

@@ -31,7 +31,7 @@ class Sharded(Strategy):
         staging = slot.open()
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.rank_state())
-        share = own_share(self._training_state.state(), rank, self._world.world_size)
+        share = own_share(self._training_state.handles(), rank, self._world.world_size)
         write_pieces(
             staging / share_name(rank),
             [piece for _, piece in share],

@@ -65,7 +65,7 @@ class TensorFlowAsync(OneWriter):
 
 
 def _over_variables(variables: dict[str, tf.Variable]) -> tf.train.Checkpoint:
-    """A checkpoint of the parts of the variables that lie in this process, under their names in `Framework.state`."""
+    """A checkpoint of the parts of the variables that lie in this process, under their names in `Framework.handles`."""
     return tf.train.Checkpoint(**{name: _local(variable) for name, variable in variables.items()})
 
 

@@ -173,7 +173,7 @@ class ReinitRank(ElasticRank):
             source = next(rank for rank in ranks if self._steps.get(rank) == step)
             if self.world.rank not in ranks or all(self._steps.get(each) == step for each in ranks):
                 continue
-            sent = Held.of(self.framework.state(), self.framework)
+            sent = Held.of(self.framework.handles(), self.framework)
             for array in sent.arrays():
                 dist.broadcast(torch.from_numpy(array), source, group)
             if not has_it:
@@ -206,7 +206,7 @@ class ReinitRank(ElasticRank):
     def barrier(self) -> None:
         """All wait before an epoch's first step: no step has failed, so the tensors are those that steps change."""
         if self._from_replica:
-            self._handles = self.framework.state()
+            self._handles = self.framework.handles()
         super().barrier()
 
     def finish(self) -> None:
@@ -250,7 +250,7 @@ class Held:
         return [array.reshape(-1).view(np.uint8) for array in each if array.size]
 
     def put(self, framework: Framework) -> None:
-        for handle in framework.state():
+        for handle in framework.handles():
             handle.write(self.tensors[handle.name])
         framework.load_rank_state({**framework.rank_state(), **self.statistics})
 

@@ -320,7 +320,7 @@ class UlfmRank(AveragingRank):
     def _send_state(self, source: int) -> int:
         """Send model and optimizer from the rank `source` of the communicator to all. Returns their bytes."""
         size = 0
-        for handle in self.framework.state():
+        for handle in self.framework.handles():
             array = np.ascontiguousarray(handle.read()).copy()
             self._world.Bcast(array.reshape(-1).view(np.uint8), source)
             if self._world.rank != source:

@@ -214,7 +214,7 @@ class Chainer(Framework):
             "communicator": self._communicator,
         }
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
         known = {id(parameter) for parameter in parameters.values()}
         for name, parameter in self._model.namedparams():

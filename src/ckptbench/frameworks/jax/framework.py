@@ -195,9 +195,9 @@ class Jax(Framework):
 
     def put(self, found: Mapping[str, Any]) -> None:
         """Replace all of `stored`. Raises ValueError if `found` has other arrays."""
-        put_arrays([*self.state(), *map(self._statistic, self._statistics)], found)
+        put_arrays([*self.handles(), *map(self._statistic, self._statistics)], found)
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         if odd := self._arrays.keys() ^ set(self._names):
             raise left_out(f"{min(odd)} came or went after the framework was built")
         return [self._handle(name) for name in self._names]
@@ -215,7 +215,7 @@ class Jax(Framework):
         )
 
     def _statistic(self, name: str) -> TensorHandle:
-        """A running statistic of this rank, which is no part of `state`."""
+        """A running statistic of this rank, which is no part of `handles`."""
 
         def write(array: NDArray[np.generic]) -> None:
             self._statistics[name] = self._row(array)
@@ -230,7 +230,7 @@ class Jax(Framework):
 
     @property
     def native(self) -> dict[str, Any]:
-        """`arrays`: the jax.Array of every tensor of `state`, by its name. The next update deletes them."""
+        """`arrays`: the jax.Array of every tensor of `handles`, by its name. The next update deletes them."""
         return {"arrays": dict(self._arrays)}
 
     def rank_state(self) -> Arrays:

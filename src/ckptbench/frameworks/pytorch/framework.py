@@ -308,7 +308,7 @@ class PyTorch(Framework):
         """See `TensorHandle.shard`."""
         return None
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         parameters = dict(self._parameters())
         self._check_optimizer(parameters.values())
         named = {

@@ -274,14 +274,14 @@ class TensorFlow(Framework):
 
     @property
     def native(self) -> dict[str, Any]:
-        """`variables`: the tf.Variable behind every tensor of `state`, by its name."""
+        """`variables`: the tf.Variable behind every tensor of `handles`, by its name."""
         return {"variables": {name: variable.value for name, variable in self._variables().items()}}
 
-    def state(self) -> list[TensorHandle]:
+    def handles(self) -> list[TensorHandle]:
         return [self._handle(name, variable) for name, variable in self._variables().items()]
 
     def _variables(self) -> dict[str, keras.Variable]:
-        """Those of `state` by name. Raises CheckpointError if the optimizer has others."""
+        """Those of `handles` by name. Raises CheckpointError if the optimizer has others."""
         slots, own = self._slots(), self.optimizer.variables
         if len(slots) % len(self._parameters) or len(own) != len(slots) + 2:
             raise left_out(

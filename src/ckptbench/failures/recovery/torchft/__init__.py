@@ -258,7 +258,7 @@ class TorchFtRank(AveragingRank):
         own = self.framework.rank_state()
         return {
             "tensors": {
-                each.name: self._torch.from_numpy(each.read()) for each in self.framework.state()
+                each.name: self._torch.from_numpy(each.read()) for each in self.framework.handles()
             },
             "statistics": {
                 name: self._torch.from_numpy(array)
@@ -269,7 +269,7 @@ class TorchFtRank(AveragingRank):
 
     def _take(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """The state of this rank's random generators stays its own."""
-        for handle in self.framework.state():
+        for handle in self.framework.handles():
             array = state["tensors"][handle.name].numpy()
             handle.write(array)
             self._taken += array.nbytes
