@@ -180,7 +180,7 @@ def _written_before_the_hook(scenario: Scenario) -> list[str]:
     (step,) = framework._train._list_all_concrete_functions()
     names = {
         id(step.graph.capture(local.handle)): name
-        for name, variable in framework.native["variables"].items()
+        for name, variable in framework.native_objects["variables"].items()
         for local in framework._strategy.experimental_local_results(variable)
     }
     operations = step.graph.get_operations()
@@ -239,14 +239,14 @@ def _parameter_like(parameter: Any) -> Any:
 
 
 def _chainer_slot(framework: Any) -> None:
-    parameter = next(iter(framework.native["model"].params()))
+    parameter = next(iter(framework.native_objects["model"].params()))
     parameter.update_rule.state["late"] = parameter.array.copy()
 
 
 def _chainer_link(framework: Any) -> None:
     import chainer
 
-    framework.native["model"].add_link("late", chainer.links.Linear(2, 2))
+    framework.native_objects["model"].add_link("late", chainer.links.Linear(2, 2))
 
 
 def _keras_slot(framework: Any) -> None:

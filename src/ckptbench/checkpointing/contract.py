@@ -54,8 +54,8 @@ class TrainingState(Protocol):
         """Return when all copies that `TensorHandle.copy_into` has begun are complete."""
 
     @property
-    def native(self) -> Mapping[str, Any]:
-        """The library's own objects, for engines that serve one framework. See `Framework.native`."""
+    def native_objects(self) -> Mapping[str, Any]:
+        """The library's own objects, for engines that serve one framework. See `Framework.native_objects`."""
 
     def rank_state(self) -> Arrays:
         """A copy of the state that only this rank has. `save` must take it at once: the forward pass changes it."""

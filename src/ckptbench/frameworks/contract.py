@@ -371,7 +371,7 @@ class Framework(ABC):
         """Return when all copies that `TensorHandle.copy_into` has begun are complete. Another thread may call it."""
 
     @property
-    def native(self) -> Mapping[str, Any]:
+    def native_objects(self) -> Mapping[str, Any]:
         """The library's own objects, by name, for engines that serve this framework alone: its class says which.
 
         They are valid until the next `build`. Most frameworks need none.

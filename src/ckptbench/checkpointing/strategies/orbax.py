@@ -41,7 +41,7 @@ class Orbax(OneWriter):
     @property
     def _writes(self) -> bool:
         """Orbax divides arrays of JAX among all ranks."""
-        return super()._writes or ARRAYS in self._training_state.native
+        return super()._writes or ARRAYS in self._training_state.native_objects
 
     def _begin(self, staging: Path) -> Future[None]:
         if self._checkpointer is None:
@@ -50,7 +50,7 @@ class Orbax(OneWriter):
             options = ocp.AsyncOptions(create_directories_asynchronously=False)
             self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
         handles = self._training_state.handles()
-        arrays = self._training_state.native.get(ARRAYS) or {
+        arrays = self._training_state.native_objects.get(ARRAYS) or {
             handle.name: handle.read() for handle in handles
         }
         self._checkpointer.save(staging / STATE, args=ocp.args.PyTreeSave(arrays))

@@ -206,7 +206,7 @@ class Chainer(Framework):
         }
 
     @property
-    def native(self) -> dict[str, Any]:
+    def native_objects(self) -> dict[str, Any]:
         """`model`: the chain; `optimizer`: of several ranks the multi-node one; `communicator`: ChainerMN's."""
         return {
             "model": self._model,

@@ -229,7 +229,7 @@ class Jax(Framework):
         )
 
     @property
-    def native(self) -> dict[str, Any]:
+    def native_objects(self) -> dict[str, Any]:
         """`arrays`: the jax.Array of every tensor of `handles`, by its name. The next update deletes them."""
         return {"arrays": dict(self._arrays)}
 

@@ -367,7 +367,7 @@ class PyTorch(Framework):
             copied.synchronize()
 
     @property
-    def native(self) -> dict[str, Any]:
+    def native_objects(self) -> dict[str, Any]:
         """`module`: the network, without the wrapper of DistributedDataParallel; `optimizer`: that of torch.optim."""
         return {"module": self.module, "optimizer": self.optimizer}
 

@@ -273,7 +273,7 @@ class TensorFlow(Framework):
         }
 
     @property
-    def native(self) -> dict[str, Any]:
+    def native_objects(self) -> dict[str, Any]:
         """`variables`: the tf.Variable behind every tensor of `handles`, by its name."""
         return {"variables": {name: variable.value for name, variable in self._variables().items()}}
 

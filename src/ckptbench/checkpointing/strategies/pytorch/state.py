@@ -18,21 +18,21 @@ _BUFFER = "buffer/"
 """Beginning of the names of running statistics in the state of one rank."""
 
 
-def state_of(native: Mapping[str, Any], rank: int) -> dict[str, Any]:
+def state_of(objects: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """Parameters, the optimizer's slots by parameter, and the running statistics of `rank` under its number.
 
     Ranks differ in their running statistics. Under a common name an engine would take each of them from whichever rank
     it likes. All values are tensors, so that no engine needs to pickle one.
     """
     return {
-        **updated_state(native),
-        "statistics": {str(rank): dict(native["module"].named_buffers())},
+        **updated_state(objects),
+        "statistics": {str(rank): dict(objects["module"].named_buffers())},
     }
 
 
-def updated_state(native: Mapping[str, Any]) -> dict[str, Any]:
+def updated_state(objects: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters, and the optimizer's slots by parameter: what an update changes, and a forward pass does not."""
-    module, optimizer = native["module"], native["optimizer"]
+    module, optimizer = objects["module"], objects["optimizer"]
     names = {parameter: name for name, parameter in module.named_parameters()}
     return {
         "model": {name: parameter.detach() for parameter, name in names.items()},
