@@ -156,7 +156,7 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: CheckpointManager) -
 
 def _reload(framework: Framework, world: RankContext, folder: Path) -> None:
     """Load the state that the framework has."""
-    own = framework.rank_state()
+    own = framework.local_state()
     chosen = next(iter(framework.formats.values()))
     if world.rank == 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -166,7 +166,7 @@ def _reload(framework: Framework, world: RankContext, folder: Path) -> None:
         chosen.save(framework, folder / chosen.filename)
     framework.barrier()
     chosen.load(framework, folder / chosen.filename)
-    framework.load_rank_state(own)
+    framework.load_local_state(own)
     framework.barrier()
 
 
@@ -267,7 +267,7 @@ STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
 
 
 def _digests(framework: Framework) -> Digests:
-    return digests({**framework.state_dict(), **framework.rank_state()})
+    return digests({**framework.state_dict(), **framework.local_state()})
 
 
 def _differing(first: Digests, second: Digests) -> list[str]:

@@ -72,7 +72,7 @@ def _names(framework: Framework) -> Arrays:
     parts = {
         "normalized_state": framework.normalized_state(),
         "state_dict": framework.state_dict(),
-        "rank_state": framework.rank_state(),
+        "local_state": framework.local_state(),
     }
     return {name: np.asarray(sorted(arrays)) for name, arrays in parts.items()}
 
@@ -151,7 +151,7 @@ def save(
     for strategy in strategies.values():
         strategy.save(EARLIER)
     scenario.train(EARLIER.step, SAVED.step, 8 * world.world_size)
-    np.savez(folder / f"state-{world.rank}.npz", **scenario.framework.rank_state())
+    np.savez(folder / f"state-{world.rank}.npz", **scenario.framework.local_state())
     for name, chosen in scenario.framework.formats.items():
         if world.rank == 0:
             (folder / name).mkdir()
@@ -265,7 +265,7 @@ def resume(
             chosen = scenario.framework.formats[format]
             chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
             with np.load(Path(saved) / f"state-{world.rank}.npz", allow_pickle=False) as state:
-                scenario.framework.load_rank_state({name: state[name] for name in state.files})
+                scenario.framework.load_local_state({name: state[name] for name in state.files})
         scenario.train(3, last, 8 * world.world_size)
         found |= _in(format, _everything(scenario))
     for strategy in strategies_of(framework) if others is not None else []:
@@ -476,7 +476,7 @@ def several(
 
 
 def _everything(scenario: Scenario) -> Arrays:
-    state = {f"rank_state/{name}": a for name, a in scenario.framework.rank_state().items()}
+    state = {f"local_state/{name}": a for name, a in scenario.framework.local_state().items()}
     return {**scenario.framework.normalized_state(), **state, "logits": scenario.predict(8)}
 
 

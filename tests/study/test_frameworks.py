@@ -123,7 +123,7 @@ def test_the_names_of_a_ranks_own_state_say_which_part_of_the_state_it_is(
     built: Callable[[str], Found], framework: str
 ) -> None:
     """The proof tells by them what a restart did not give back, and the controls leave a part out by them."""
-    names = [str(name) for name in built(framework)[f"{NAMED}/rank_state"]]
+    names = [str(name) for name in built(framework)[f"{NAMED}/local_state"]]
     assert {name.partition("/")[0] for name in names} <= {"buffer", "random", "seed"}
     groups = {name: group_of(name) for name in names}
     statistics = [name for name, group in groups.items() if group == "statistics"]

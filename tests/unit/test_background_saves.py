@@ -277,7 +277,7 @@ def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -
     framework.__class__ = Counting
     buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
     assert buffer.copies_in_place == (way == "native")
-    buffer.begin(framework.rank_state())
+    buffer.begin(framework.local_state())
     buffer.capture()
     _, share = buffer.write(tmp_path, tmp_path / "none")
     assert (tmp_path / share.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
@@ -287,7 +287,7 @@ def test_a_copy_in_the_background_looks_up_no_tensor(way: str) -> None:
     """A forward pass may have put others in their places by then, as FSDP2 does."""
     framework = bound()
     buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
-    buffer.begin(framework.rank_state())
+    buffer.begin(framework.local_state())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             framework, "handles", lambda: pytest.fail(f"looked up beside training ({way})")

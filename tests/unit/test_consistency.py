@@ -176,7 +176,7 @@ class Late(Strategy):
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
         staging = slot.open()
-        own = save_own(staging, 0, self._training_state.rank_state())
+        own = save_own(staging, 0, self._training_state.local_state())
         self.go.clear(), self.taken.clear()
         written: Future[tuple[File, ...]] = self._thread.submit(self._write, position, staging, own)
         return Shard(captured=done(None), written={slot.level: written})

@@ -76,7 +76,7 @@ class Formatted(NumpyFramework):
         return framework
 
     def all_state(self) -> Arrays:
-        return {**self.normalized_state(), **self.rank_state()}
+        return {**self.normalized_state(), **self.local_state()}
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,11 @@ class Normed(NumpyFramework):
 
     statistics: Arrays
 
-    def rank_state(self) -> Arrays:
-        return {**super().rank_state(), **{f"buffer/{n}": a for n, a in self.statistics.items()}}
+    def local_state(self) -> Arrays:
+        return {**super().local_state(), **{f"buffer/{n}": a for n, a in self.statistics.items()}}
 
-    def load_rank_state(self, state: Arrays) -> None:
-        super().load_rank_state({n: a for n, a in state.items() if not n.startswith("buffer/")})
+    def load_local_state(self, state: Arrays) -> None:
+        super().load_local_state({n: a for n, a in state.items() if not n.startswith("buffer/")})
         self.statistics = {
             name.removeprefix("buffer/"): array
             for name, array in state.items()
@@ -300,9 +300,9 @@ def test_each_rank_writes_its_share_and_its_own_state(tmp_path: Path) -> None:
 def test_a_rank_that_the_version_has_not_draws_on_from_its_own_seed(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 1)
     framework = forgetful(1)
-    before = framework.rank_state()
+    before = framework.local_state()
     strategy(tmp_path / "store", framework, world(1, 2)).load(version)
-    after = framework.rank_state()
+    after = framework.local_state()
     own = [name for name in before if name.startswith("random/")]
     assert own
     assert all(before[name].tobytes() == after[name].tobytes() for name in own)

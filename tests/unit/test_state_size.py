@@ -25,7 +25,7 @@ class WithStatistics(NumpyFramework):
             "optimizer/t": np.ones(()),
         }
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return {**self._statistics("buffer"), "random/numpy": np.zeros(7, np.uint8)}
 
     @staticmethod

@@ -168,7 +168,7 @@ def test_a_resume_without_the_random_state_is_seen(
     def forget(self: NumpyFramework, state: Arrays) -> None:
         """Loads nothing."""
 
-    monkeypatch.setattr(NumpyFramework, "load_rank_state", forget)
+    monkeypatch.setattr(NumpyFramework, "load_local_state", forget)
     first = min(plan.checkpoint_folder.iterdir())
     resumed = dataclasses.replace(make_plan("e1", name="resumed"), resume_from=first)
     run(resumed)

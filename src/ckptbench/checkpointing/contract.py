@@ -57,11 +57,11 @@ class TrainingState(Protocol):
     def native_objects(self) -> Mapping[str, Any]:
         """The library's own objects, for engines that serve one framework. See `Framework.native_objects`."""
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         """A copy of the state that only this rank has. `save` must take it at once: the forward pass changes it."""
 
-    def load_rank_state(self, state: Arrays) -> None:
-        """Restore a state that `rank_state` returned."""
+    def load_local_state(self, state: Arrays) -> None:
+        """Restore a state that `local_state` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ class StagingBuffer:
     def __init__(self, training_state: TrainingState, rank: int, world_size: int) -> None:
         self._training_state = training_state
         self._rank = rank
-        own = training_state.rank_state()
+        own = training_state.local_state()
         of_own = own_pieces(own)
         self._own_layouts = _layouts_of(own)
         self._handles = list(training_state.handles())

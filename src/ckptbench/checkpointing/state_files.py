@@ -82,7 +82,7 @@ def own_of(version: Version, folder: Path, training_state: TrainingState, rank: 
     first = load_own(folder, 0)
     return {
         name: first[name] if name.startswith("buffer/") else array
-        for name, array in training_state.rank_state().items()
+        for name, array in training_state.local_state().items()
     }
 
 
@@ -90,7 +90,7 @@ def restore_own(version: Version, folder: Path, training_state: TrainingState, r
     """Restore `own_of`. Raises CheckpointError where a file cannot be read, or lacks a part of the state."""
     own = own_of(version, folder, training_state, rank)
     with reading(folder / own_name(rank if rank < version.world_size else 0)):
-        training_state.load_rank_state(own)
+        training_state.load_local_state(own)
 
 
 def share_name(rank: int) -> str:

@@ -99,7 +99,7 @@ def reading(path: Path) -> Iterator[None]:
 class TensorHandle:
     """The handle of a parameter, an optimizer's slot or its counter: a tensor that is the same on every rank, and changed by the update alone.
 
-    What the forward pass changes is no such tensor: it belongs to `Framework.rank_state`. Where ranks hold shards of it
+    What the forward pass changes is no such tensor: it belongs to `Framework.local_state`. Where ranks hold shards of it
     (`shard`), `read` and `write` have those elements alone, and every `part` must lie among their bytes.
     """
 
@@ -343,7 +343,7 @@ class Framework(ABC):
     def handles(self) -> Sequence[TensorHandle]:
         """The handle of every tensor of model and optimizer, in an order that is the same on every rank and in every run.
 
-        Their names are those of `state_dict`, without the running statistics, which are in `rank_state`. Together the two are
+        Their names are those of `state_dict`, without the running statistics, which are in `local_state`. Together the two are
         all that a restart needs. The handles are valid until the next `build` or `load` of a format, so strategies ask for
         them at every save. Raises CheckpointError if training goes on with other tensors too, such as a slot that an
         optimizer has made since.
@@ -379,7 +379,7 @@ class Framework(ABC):
         return {}
 
     @abstractmethod
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         """The state that only this rank has and no format stores: running statistics, states of random generators.
 
         The keys say which part of the state an array is: `buffer/<name>` running statistics, `random/<name>` states of
@@ -387,8 +387,8 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def load_rank_state(self, state: Arrays) -> None:
-        """Restore what `rank_state` returned. Called after a format's `load`."""
+    def load_local_state(self, state: Arrays) -> None:
+        """Restore what `local_state` returned. Called after a format's `load`."""
 
     def forget(self, part: str) -> None:
         """Reset a part of the loaded state to that of a new process. Negative controls of the resume proof need it.

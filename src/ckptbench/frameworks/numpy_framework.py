@@ -93,10 +93,10 @@ class NumpyFramework(Framework):
             in_place=True,
         )
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return random_state()
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
 
     def device(self) -> str:

@@ -34,7 +34,7 @@ def state_of(network: Network, framework: Framework) -> State:
         optimizer=_bytes(tensors, slots),
         second_moments=_bytes(tensors, second),
         # With the running statistics, which every rank has of its own.
-        rest=_bytes(own := framework.rank_state(), own),
+        rest=_bytes(own := framework.local_state(), own),
     )
 
 

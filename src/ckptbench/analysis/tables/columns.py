@@ -8,7 +8,7 @@ from ckptbench.matrix.registry import FRAMEWORKS
 
 ATTEMPT = Column("attempt", "integer", "1", "from 1")
 TENSOR = Column(
-    "tensor", "text", "", "its name, as `Framework.state_dict` and `rank_state` give it"
+    "tensor", "text", "", "its name, as `Framework.state_dict` and `local_state` give it"
 )
 GROUP = Column("group", "text", "", ", ".join(GROUPS))
 RUN = Column("run", "text", "", "id of the cell: the name of its run folder")

@@ -60,7 +60,7 @@ class MultiNodeCheckpointer(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = save_own(staging, rank, self._training_state.rank_state())
+        own = save_own(staging, rank, self._training_state.local_state())
         if self._checkpointer is None:
             self._checkpointer = chainermn.create_multi_node_checkpointer(
                 NAME, self._training_state.native_objects["communicator"], path=str(staging)
@@ -90,4 +90,4 @@ class MultiNodeCheckpointer(Strategy):
         with reading(snapshot), np.load(snapshot, allow_pickle=False) as archive:
             NpzDeserializer(archive).load(self._target())
         with reading(folder / own_name(place.rank)):
-            self._training_state.load_rank_state(own)
+            self._training_state.load_local_state(own)

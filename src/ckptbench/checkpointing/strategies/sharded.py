@@ -30,7 +30,7 @@ class Sharded(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = save_own(staging, rank, self._training_state.rank_state())
+        own = save_own(staging, rank, self._training_state.local_state())
         share = own_share(self._training_state.handles(), rank, self._world.world_size)
         write_pieces(
             staging / share_name(rank),

@@ -238,7 +238,7 @@ class Held:
 
     @classmethod
     def of(cls, handles: Sequence[TensorHandle], framework: Framework) -> Self:
-        own = framework.rank_state()
+        own = framework.local_state()
         return cls(
             {each.name: np.array(each.read(), order="C") for each in handles},
             {name: np.array(own[name], order="C") for name in own if name.startswith("buffer/")},
@@ -252,7 +252,7 @@ class Held:
     def put(self, framework: Framework) -> None:
         for handle in framework.handles():
             handle.write(self.tensors[handle.name])
-        framework.load_rank_state({**framework.rank_state(), **self.statistics})
+        framework.load_local_state({**framework.local_state(), **self.statistics})
 
 
 def whole_step(steps: Mapping[int, int], parts: int) -> int | None:

@@ -267,13 +267,13 @@ class Chainer(Framework):
             write=write,
         )
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return {
             **{f"buffer/{name}": statistics for name, statistics in self._buffers().items()},
             **random_state(),
         }
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         for name in self._network.buffers():
             self._variable(name)[...] = self._device.send(state[f"buffer/{name}"])
         load_random_state(state)

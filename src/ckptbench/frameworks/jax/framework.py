@@ -233,12 +233,12 @@ class Jax(Framework):
         """`arrays`: the jax.Array of every tensor of `handles`, by its name. The next update deletes them."""
         return {"arrays": dict(self._arrays)}
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         statistics = {f"buffer/{name}": _own(row)[0] for name, row in self._statistics.items()}
         own = {**statistics, "random/jax": _own(self._key)[0]}
         return {**random_state(), **{name: np.array(array) for name, array in own.items()}}
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
         self._key = self._row(state["random/jax"])
         self._statistics = {name: self._row(state[f"buffer/{name}"]) for name in self._statistics}

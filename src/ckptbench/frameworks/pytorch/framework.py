@@ -371,7 +371,7 @@ class PyTorch(Framework):
         """`module`: the network, without the wrapper of DistributedDataParallel; `optimizer`: that of torch.optim."""
         return {"module": self.module, "optimizer": self.optimizer}
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
         state = random_state()
         state |= {
@@ -382,7 +382,7 @@ class PyTorch(Framework):
             state["random/cuda"] = torch.cuda.get_rng_state(self._device).numpy()
         return state
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
         torch.set_rng_state(torch.from_numpy(state["random/torch"]))
         if self._device.type == "cuda":

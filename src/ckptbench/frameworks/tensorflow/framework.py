@@ -53,7 +53,7 @@ class TensorFlow(Framework):
     """One rank. A run with a single rank trains under OneDeviceStrategy through the same code.
 
     Keras does not aggregate running statistics and seeds. Under MultiWorkerMirroredStrategy every rank keeps its own,
-    and can read them without the other ranks. The formats store rank 0's statistics and no seeds, so `rank_state` has
+    and can read them without the other ranks. The formats store rank 0's statistics and no seeds, so `local_state` has
     both. Keras' running variance follows the variance of the batch; that of PyTorch and Chainer follows n / (n - 1) of
     it. The weights do not depend on this.
     """
@@ -307,13 +307,13 @@ class TensorFlow(Framework):
             write=lambda array: own.assign(np.array(array)),
         )
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         state = random_state()
         state |= {f"buffer/{name}": array_of(variable) for name, variable in self._buffers.items()}
         state |= {f"seed/{index}": array_of(seed) for index, seed in enumerate(self._seeds)}
         return state
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
         for name, variable in self._buffers.items():
             variable.assign(state[f"buffer/{name}"])

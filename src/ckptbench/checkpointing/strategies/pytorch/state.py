@@ -68,7 +68,7 @@ def load_rest(version: Version, folder: Path, training_state: TrainingState, ran
         return
     own = load_own(folder, rank)
     with reading(folder / own_name(rank)):
-        training_state.load_rank_state({**training_state.rank_state(), **own})
+        training_state.load_local_state({**training_state.local_state(), **own})
 
 
 def statistics_rank(version: Version, rank: int) -> int:

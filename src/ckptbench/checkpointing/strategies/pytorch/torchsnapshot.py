@@ -68,7 +68,7 @@ class TorchSnapshot(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = self._training_state.rank_state()
+        own = self._training_state.local_state()
         pending = Snapshot.async_take(
             str(staging), self._app_state(), pg=self._group.group, replicated=_REPLICATED
         )
