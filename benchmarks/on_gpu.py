@@ -193,7 +193,7 @@ def _join(framework: str, device: str, *, deterministic: bool = False) -> PyTorc
 
 
 def _state(framework: PyTorch) -> dict[str, str]:
-    return digests({**framework.held(), **framework.rank_state()})
+    return digests({**framework.state_dict(), **framework.local_state()})
 
 
 def _train(framework: PyTorch, model: str, first: int, last: int) -> None:

@@ -309,7 +309,7 @@ class Bench:
         return self._framework.device()
 
     def state_bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self._framework.state())
+        return sum(handle.nbytes for handle in self._framework.handles())
 
     def memory_bytes(self) -> int:
         """The most that this rank, with all processes that it has started, took since it had settled."""
@@ -325,7 +325,7 @@ class DiskAlone:
     """A rank's part of the state's bytes, written by a thread while the next step computes: nothing is copied or checked."""
 
     def __init__(self, framework: PyTorch, world: RankContext, folder: Path) -> None:
-        nbytes = sum(tensor.nbytes for tensor in framework.state()) // world.world_size
+        nbytes = sum(handle.nbytes for handle in framework.handles()) // world.world_size
         self._memory = kept_memory(-(-nbytes // DIRECT_ALIGNMENT) * DIRECT_ALIGNMENT)
         self._folder = folder.with_name(f"{folder.name}-{world.rank}")
         self._writing = ThreadPoolExecutor(1)

@@ -20,7 +20,7 @@ from ckptbench.checkpointing import staging_buffer
 from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Framework, Tensor
+from ckptbench.frameworks.contract import Arrays, Framework, TensorHandle
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, formats_of
 from ckptbench.run.control.ranks import RankContext
@@ -54,8 +54,8 @@ class Dawdling:
 
     def __init__(self, framework: Framework) -> None:
         self._due = threading.Event()
-        state = framework.state
-        framework.state = lambda: [self._late(tensor) for tensor in state()]  # type: ignore[method-assign]
+        handles = framework.handles
+        framework.handles = lambda: [self._late(handle) for handle in handles()]  # type: ignore[method-assign]
 
     def begin(self) -> None:
         self._due.clear()
@@ -72,14 +72,14 @@ class Dawdling:
 
         return wait
 
-    def _late(self, tensor: Tensor) -> Tensor:
+    def _late(self, handle: TensorHandle) -> TensorHandle:
         def read() -> NDArray[np.generic]:
             if threading.current_thread() is not threading.main_thread():
                 self._due.wait(PATIENCE_S)
                 self._due.set()
-            return tensor.read()
+            return handle.read()
 
-        return dataclasses.replace(tensor, read=read)
+        return dataclasses.replace(handle, read=read)
 
 
 def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
@@ -163,7 +163,7 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: CheckpointManager) -
 
 def _reload(framework: Framework, world: RankContext, folder: Path) -> None:
     """Load the state that the framework has."""
-    own = framework.rank_state()
+    own = framework.local_state()
     chosen = next(iter(framework.formats.values()))
     if world.rank == 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -173,12 +173,12 @@ def _reload(framework: Framework, world: RankContext, folder: Path) -> None:
         chosen.save(framework, folder / chosen.filename)
     framework.barrier()
     chosen.load(framework, folder / chosen.filename)
-    framework.load_rank_state(own)
+    framework.load_local_state(own)
     framework.barrier()
 
 
 def _written_before_the_hook(scenario: Scenario) -> list[str]:
-    """Variables of `state` that TensorFlow's compiled step may write before it has called the hook.
+    """Variables of `handles` that TensorFlow's compiled step may write before it has called the hook.
 
     The order in which it runs independent operations is chance, so the versions of one run need not show it.
     """
@@ -187,7 +187,7 @@ def _written_before_the_hook(scenario: Scenario) -> list[str]:
     (step,) = framework._train._list_all_concrete_functions()
     names = {
         id(step.graph.capture(local.handle)): name
-        for name, variable in framework.native["variables"].items()
+        for name, variable in framework.native_objects["variables"].items()
         for local in framework._strategy.experimental_local_results(variable)
     }
     operations = step.graph.get_operations()
@@ -208,7 +208,7 @@ def _written_before_the_hook(scenario: Scenario) -> list[str]:
 
 
 def _strange(scenario: Scenario) -> Arrays:
-    """By what the optimizer or the network gets beside its own: the refusal of `state`."""
+    """By what the optimizer or the network gets beside its own: the refusal of `handles`."""
     said: Arrays = {}
     framework: Any = scenario.framework
     strangers = next((each for library, each in STRANGERS.items() if library in sys.modules), {})
@@ -216,7 +216,7 @@ def _strange(scenario: Scenario) -> Arrays:
         scenario.build()
         change(framework)
         try:
-            framework.state()
+            framework.handles()
             said[kind] = np.asarray("nothing was refused")
         except CheckpointError as error:
             said[kind] = np.asarray(str(error))
@@ -246,14 +246,14 @@ def _parameter_like(parameter: Any) -> Any:
 
 
 def _chainer_slot(framework: Any) -> None:
-    parameter = next(iter(framework.native["model"].params()))
+    parameter = next(iter(framework.native_objects["model"].params()))
     parameter.update_rule.state["late"] = parameter.array.copy()
 
 
 def _chainer_link(framework: Any) -> None:
     import chainer
 
-    framework.native["model"].add_link("late", chainer.links.Linear(2, 2))
+    framework.native_objects["model"].add_link("late", chainer.links.Linear(2, 2))
 
 
 def _keras_slot(framework: Any) -> None:
@@ -270,11 +270,11 @@ STRANGERS: dict[str, dict[str, Callable[[Any], None]]] = {
     "tensorflow": {"slot": _keras_slot},
     "ckptbench.frameworks.jax.framework": {"slot": _jax_slot},
 }
-"""By library, what comes after `build` and is not in `state`."""
+"""By library, what comes after `build` and is not in `handles`."""
 
 
 def _digests(framework: Framework) -> Digests:
-    return digests({**framework.held(), **framework.rank_state()})
+    return digests({**framework.state_dict(), **framework.local_state()})
 
 
 def _differing(first: Digests, second: Digests) -> list[str]:

@@ -73,25 +73,25 @@ def begun(framework: str, world: RankContext, folder: Path) -> tuple[Scenario, P
     return scenario, folder / chosen.filename
 
 
-def restart_ours(scenario: Scenario, path: Path, rank_state: Arrays) -> Arrays:
+def restart_ours(scenario: Scenario, path: Path, local_state: Arrays) -> Arrays:
     rebuild(scenario)
     scenario.framework.formats["torch_save"].load(scenario.framework, path)
-    scenario.framework.load_rank_state(rank_state)
+    scenario.framework.load_local_state(local_state)
     return everything(scenario)
 
 
 def everything(scenario: Scenario) -> Arrays:
     """Without the random states, which no program of ours and no plain one shares."""
-    state = scenario.framework.rank_state()
+    state = scenario.framework.local_state()
     buffers = {name: array for name, array in state.items() if name.startswith("buffer/")}
-    return {**scenario.framework.tensors(), **buffers}
+    return {**scenario.framework.normalized_state(), **buffers}
 
 
 def saved_and_restarted(framework: str, world: RankContext, folder: Path) -> Arrays:
     """Ours: what every rank held at the checkpoint, and what it holds after the restart."""
     scenario, path = begun(framework, world, folder)
-    saved, rank_state = everything(scenario), scenario.framework.rank_state()
-    return labelled(saved=saved, restarted=restart_ours(scenario, path, rank_state))
+    saved, local_state = everything(scenario), scenario.framework.local_state()
+    return labelled(saved=saved, restarted=restart_ours(scenario, path, local_state))
 
 
 def load_before_wrapping(framework: str, world: RankContext, folder: Path) -> Arrays:

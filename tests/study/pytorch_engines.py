@@ -102,13 +102,13 @@ def _saved_and_loaded(scenario: Scenario, strategy: CheckpointManager, folder: P
     scenario.train(0, 3, size)
     strategy.save(SAVED)
     scenario.train(3, 4, size)
-    then = scenario.framework.held()
+    then = scenario.framework.state_dict()
     strategy.save(NEXT)
     scenario.train(4, 6, size)
     strategy.settle()
     scenario.framework.barrier()
     strategy.load(read_version(folder / version_name(NEXT.step)))
-    return {**_in("then", then), **_in("loaded", scenario.framework.held())}
+    return {**_in("then", then), **_in("loaded", scenario.framework.state_dict())}
 
 
 def _failures(scenario: Scenario, folder: Path) -> Arrays:
@@ -204,11 +204,11 @@ def _late(scenario: Scenario, folder: Path, kind: str) -> Arrays:
     due = threading.Event()
     hook = None if kind == "beside_unawaited" else strategy.hook
     scenario.framework.before_update = hook and _setting(due, hook)
-    before = scenario.framework.held()
+    before = scenario.framework.state_dict()
     with _slow_copies(due, 0.2 if kind == "awaited" else PATIENCE_S):
         strategy.save(SAVED)
         scenario.train(3, 4, size)
-        after = scenario.framework.held()
+        after = scenario.framework.state_dict()
         due.set()
         strategy.close()
     scenario.framework.before_update = None
@@ -217,7 +217,7 @@ def _late(scenario: Scenario, folder: Path, kind: str) -> Arrays:
     return {
         **_in("before", before),
         **_in("after", after),
-        **_in("loaded", scenario.framework.held()),
+        **_in("loaded", scenario.framework.state_dict()),
     }
 
 

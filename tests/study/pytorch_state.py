@@ -83,7 +83,7 @@ def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
     staging_buffer.is_native = (lambda: False) if way.endswith(BY_NUMPY) else is_native
     saving.ready()
     _overwrite(framework, seed=1)
-    then, own = _tensors(framework), framework.rank_state()
+    then, own = _tensors(framework), framework.local_state()
     saving.save(SAVED)
     if saving.hook is not None:
         saving.hook()
@@ -92,7 +92,7 @@ def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
     framework.barrier()
     ((_, version),) = saving.versions()
     saving.load(version)
-    now, own_now = _tensors(framework), framework.rank_state()
+    now, own_now = _tensors(framework), framework.local_state()
     saving.close()
     assert all(own[name].tobytes() == own_now[name].tobytes() for name in own)
     read = _read(version) if way in OWN else then

@@ -59,8 +59,8 @@ def _in(group: str, found: Arrays) -> Arrays:
 
 
 def _predicted(scenario: Scenario) -> Arrays:
-    held = scenario.framework.held()
-    count = sum(held[f"model/{name}"].size for name in scenario.network.parameters())
+    state = scenario.framework.state_dict()
+    count = sum(state[f"model/{name}"].size for name in scenario.network.parameters())
     return {
         "logits": scenario.predict(8),
         "one": scenario.predict(1),
@@ -70,9 +70,9 @@ def _predicted(scenario: Scenario) -> Arrays:
 
 def _names(framework: Framework) -> Arrays:
     parts = {
-        "names": framework.tensors(),
-        "held": framework.held(),
-        "rank_state": framework.rank_state(),
+        "normalized_state": framework.normalized_state(),
+        "state_dict": framework.state_dict(),
+        "local_state": framework.local_state(),
     }
     return {name: np.asarray(sorted(arrays)) for name, arrays in parts.items()}
 
@@ -91,7 +91,7 @@ def train(
     scenario = Scenario(framework, world, model, **options)
     losses = scenario.train(0, steps, size)
     biased = np.asarray(scenario.framework.biased_variance)
-    tensors = scenario.framework.tensors()
+    tensors = scenario.framework.normalized_state()
     return {**tensors, "losses": np.asarray(losses), "biased_variance": biased}
 
 
@@ -113,7 +113,7 @@ def averaged(framework: str, world: RankContext, folder: Path, **options: Any) -
     finally:
         scenario.framework.average = None
     tensors = {
-        f"model/{name}": scenario.framework.tensors()[f"model/{name}"]
+        f"model/{name}": scenario.framework.normalized_state()[f"model/{name}"]
         for name in scenario.network.parameters()
     }
     return {**tensors, "losses": np.asarray(losses), "given": np.asarray(given)}
@@ -151,7 +151,7 @@ def save(
     for strategy in strategies.values():
         strategy.save(EARLIER)
     scenario.train(EARLIER.step, SAVED.step, 8 * world.world_size)
-    np.savez(folder / f"state-{world.rank}.npz", **scenario.framework.rank_state())
+    np.savez(folder / f"state-{world.rank}.npz", **scenario.framework.local_state())
     for name, chosen in scenario.framework.formats.items():
         if world.rank == 0:
             (folder / name).mkdir()
@@ -159,7 +159,7 @@ def save(
             chosen.save(scenario.framework, folder / name / chosen.filename)
     for strategy in strategies.values():
         strategy.save(SAVED)
-    then = _in("saved", scenario.framework.held())
+    then = _in("saved", scenario.framework.state_dict())
     scenario.framework.barrier()
     scenario.train(3, last, 8 * world.world_size)
     for strategy in strategies.values():
@@ -193,7 +193,7 @@ def moments(framework: str, world: RankContext, folder: Path, **options: Any) ->
     (own / BY).mkdir(parents=True)
     scenario = Scenario(framework, world, **options)
     scenario.train(0, SAVED.step, 4)
-    found = _in("saved", scenario.framework.held())
+    found = _in("saved", scenario.framework.state_dict())
     formats, strategies = scenario.framework.formats, strategies_of(framework)
     for name, chosen in formats.items():
         (own / name).mkdir()
@@ -208,11 +208,11 @@ def moments(framework: str, world: RankContext, folder: Path, **options: Any) ->
     for name in formats:
         scenario.build()
         formats[name].load(scenario.framework, own / name / formats[name].filename)
-        found |= _in(f"read/{name}", scenario.framework.held())
+        found |= _in(f"read/{name}", scenario.framework.state_dict())
     for name in strategies:
         scenario.build()
         _load(name, scenario, own)
-        found |= _in(f"read/{BY}{name}", scenario.framework.held())
+        found |= _in(f"read/{BY}{name}", scenario.framework.state_dict())
     return found
 
 
@@ -265,14 +265,14 @@ def resume(
             chosen = scenario.framework.formats[format]
             chosen.load(scenario.framework, Path(saved) / format / chosen.filename)
             with np.load(Path(saved) / f"state-{world.rank}.npz", allow_pickle=False) as state:
-                scenario.framework.load_rank_state({name: state[name] for name in state.files})
+                scenario.framework.load_local_state({name: state[name] for name in state.files})
         scenario.train(3, last, 8 * world.world_size)
         found |= _in(format, _everything(scenario))
     for strategy in strategies_of(framework) if others is not None else []:
         scenario.build()
         try:
             _load(strategy, scenario, Path(str(others)))
-            loaded = scenario.framework.held()
+            loaded = scenario.framework.state_dict()
         except CheckpointError as error:
             loaded = {"refused": np.asarray(str(error))}
         found |= _in(f"of_others/{strategy}", loaded)
@@ -282,7 +282,7 @@ def resume(
 def full(framework: str, world: RankContext, folder: Path) -> Arrays:
     """By strategy: the error of a save, or of the next one, where no file can grow beyond LARGEST_FILE."""
     scenario = Scenario(framework, world, "plain_cnn")
-    assert sum(tensor.nbytes for tensor in scenario.framework.state()) > 2 * LARGEST_FILE
+    assert sum(handle.nbytes for handle in scenario.framework.handles()) > 2 * LARGEST_FILE
     found = {}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name in strategies_of(framework):
@@ -342,7 +342,7 @@ def hook(framework: str, world: RankContext, folder: Path) -> Arrays:
     """
     scenario = Scenario(framework, world, "plain_cnn")
     scenario.train(0, 3, 8 * world.world_size)
-    found = _in("without", scenario.framework.tensors())
+    found = _in("without", scenario.framework.normalized_state())
     seen: list[Arrays] = []
     scenario.framework.before_update = lambda: seen.append(_state(scenario.framework))
     scenario.build()
@@ -352,12 +352,12 @@ def hook(framework: str, world: RankContext, folder: Path) -> Arrays:
     scenario.framework.before_update = None
     for step, state in enumerate(seen):
         found |= _in(f"seen/{step}", state)
-    found |= _in("with", scenario.framework.tensors())
+    found |= _in("with", scenario.framework.normalized_state())
     return {**found, "segments": np.asarray(_named_segments())}
 
 
 def _state(framework: Framework) -> Arrays:
-    return {tensor.name: np.array(tensor.read()) for tensor in framework.state()}
+    return {handle.name: np.array(handle.read()) for handle in framework.handles()}
 
 
 def _named_segments() -> list[str]:
@@ -377,17 +377,17 @@ def forget(
     scenario = Scenario(framework, world, "plain_cnn")
     size = 8 * world.world_size
     scenario.train(0, 3, size)
-    moments = {"before": scenario.framework.tensors()}
+    moments = {"before": scenario.framework.normalized_state()}
     for other in others or []:
         _refuse(scenario.framework, other)
     scenario.framework.forget(part)
     for step, moment in ((3, "first"), (4, "second")):
         scenario.train(step, step + 1, size)
-        moments[moment] = scenario.framework.tensors()
+        moments[moment] = scenario.framework.normalized_state()
     weights = {name: moments["before"][f"model/{name}"] for name in scenario.network.parameters()}
     anew = Scenario(framework, world, "plain_cnn", weights=weights)
     anew.train(3, 4, size)
-    moments["begun"] = anew.framework.tensors()
+    moments["begun"] = anew.framework.normalized_state()
     return {f"{moment}/{name}": a for moment, found in moments.items() for name, a in found.items()}
 
 
@@ -476,8 +476,8 @@ def several(
 
 
 def _everything(scenario: Scenario) -> Arrays:
-    state = {f"rank_state/{name}": a for name, a in scenario.framework.rank_state().items()}
-    return {**scenario.framework.tensors(), **state, "logits": scenario.predict(8)}
+    state = {f"local_state/{name}": a for name, a in scenario.framework.local_state().items()}
+    return {**scenario.framework.normalized_state(), **state, "logits": scenario.predict(8)}
 
 
 SCENARIOS: dict[str, Callable[..., Arrays]] = {

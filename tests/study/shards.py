@@ -57,9 +57,11 @@ def shards(
         name: _state_bytes(folder / name / version_name(STEPS))
         for name in (strategies(framework) if world.rank == 0 else ())
     }
-    sizes = [(each.held[1] - each.held[0]) * each.dtype.itemsize for each in joined.state()]
+    sizes = [
+        (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.handles()
+    ]
     found = {
-        **_in("saved", joined.held()),
+        **_in("saved", joined.state_dict()),
         "bytes": np.asarray(sizes),
         **_in("written", written_here),
     }
@@ -67,11 +69,11 @@ def shards(
         _build(joined, ADAMW)
         version = read_version(Path(str(written)) / name / version_name(STEPS))
         _open(name, framework, joined, world, Path(str(written))).load(version)
-        found |= _in(name, joined.held())
+        found |= _in(name, joined.state_dict())
     replicas = PyTorch(world)  # in the process group of the other
     for kind, each in (("shards", joined), ("replicas", replicas)):
         _train(each, world, SGD, 1)
-        found |= _in(kind, each.held())
+        found |= _in(kind, each.state_dict())
     return found
 
 

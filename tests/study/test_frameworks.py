@@ -114,8 +114,8 @@ def test_the_state_has_the_names_of_the_description(
     built: Callable[[str], Found], framework: str
 ) -> None:
     found = built(framework)
-    names = set(found[f"{NAMED}/names"])
-    assert names == set(found[f"{NAMED}/held"])
+    names = set(found[f"{NAMED}/normalized_state"])
+    assert names == set(found[f"{NAMED}/state_dict"])
     network = ARCHITECTURES[NAMED]((32, 32, 3), 10)
     assert {f"model/{name}" for name in (*network.parameters(), *network.buffers())} <= names
     assert {f"optimizer/{name}" for name in network.parameters()} <= names
@@ -126,7 +126,7 @@ def test_the_names_of_a_ranks_own_state_say_which_part_of_the_state_it_is(
     built: Callable[[str], Found], framework: str
 ) -> None:
     """The proof tells by them what a restart did not give back, and the controls leave a part out by them."""
-    names = [str(name) for name in built(framework)[f"{NAMED}/rank_state"]]
+    names = [str(name) for name in built(framework)[f"{NAMED}/local_state"]]
     assert {name.partition("/")[0] for name in names} <= {"buffer", "random", "seed"}
     groups = {name: group_of(name) for name in names}
     statistics = [name for name, group in groups.items() if group == "statistics"]

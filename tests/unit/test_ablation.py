@@ -10,7 +10,7 @@ import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
 
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Arrays, Sgd, TensorHandle, TrainSpec
 from ckptbench.training.ablation import Ablation
 from ckptbench.training.digest import digests
 
@@ -28,15 +28,15 @@ class Statistician(NumpyFramework):
         super().build(spec)
         self.momenta = {name: np.full_like(array, 3) for name, array in self.momenta.items()}
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return {
-            **super().rank_state(),
+            **super().local_state(),
             "buffer/norm.mean": np.asarray(self.statistic),
             "seed/0": np.asarray(self.dropout_seed),
         }
 
-    def load_rank_state(self, state: Arrays) -> None:
-        super().load_rank_state(state)
+    def load_local_state(self, state: Arrays) -> None:
+        super().load_local_state(state)
         self.statistic = float(state["buffer/norm.mean"])
         self.dropout_seed = float(state["seed/0"])
         self.loaded = state
@@ -54,12 +54,12 @@ def test_all_slots_of_a_parameter_are_forgotten_and_nothing_else() -> None:
     values = {name: np.ones(3, np.float32) for name in (*slots, *kept)}
 
     class WithMoments(NumpyFramework):
-        def state(self) -> list[Tensor]:
-            return [tensor_of(name) for name in values]
+        def handles(self) -> list[TensorHandle]:
+            return [handle_of(name) for name in values]
 
-    def tensor_of(name: str) -> Tensor:
+    def handle_of(name: str) -> TensorHandle:
         array = values[name]
-        return Tensor(
+        return TensorHandle(
             name=name, shape=array.shape, dtype=array.dtype, read=lambda: array,
             write=lambda new: np.copyto(array, new),
         )  # fmt: skip
@@ -79,15 +79,15 @@ def built(*, seed: int, statistic: float) -> Statistician:
 
 
 def state_that_was_saved(rank: int) -> Arrays:
-    return built(seed=10 + rank, statistic=10.0 + rank).rank_state()
+    return built(seed=10 + rank, statistic=10.0 + rank).local_state()
 
 
 def restarted(folder: Path, rank: int, omit: str) -> tuple[Statistician, Arrays]:
     """A new process's framework of another seed that has loaded; and its state before it did."""
     framework = built(seed=20, statistic=20.0)
-    before = framework.rank_state()
+    before = framework.local_state()
     ablation = Ablation(omit, framework, rank=rank, exchange=folder)
-    framework.load_rank_state(state_that_was_saved(rank))  # as any strategy does
+    framework.load_local_state(state_that_was_saved(rank))  # as any strategy does
     ablation.apply()
     return framework, before
 
@@ -101,7 +101,7 @@ def differing(one: Arrays, other: Arrays) -> set[str]:
 @pytest.mark.parametrize("rank", RANKS)
 def test_what_is_not_omitted_is_as_it_was_loaded(tmp_path: Path, rank: int, omit: str) -> None:
     framework, _ = restarted(tmp_path, rank, omit)
-    assert differing(framework.rank_state(), state_that_was_saved(rank)) == set()
+    assert differing(framework.local_state(), state_that_was_saved(rank)) == set()
     assert framework.forgotten is None
     assert all((momentum == 3).all() for momentum in framework.momenta.values())
 
@@ -112,7 +112,7 @@ def test_what_is_omitted_of_a_rank_stays_as_the_new_process_had_it(
     tmp_path: Path, rank: int, omit: str, prefix: str
 ) -> None:
     framework, before = restarted(tmp_path, rank, omit)
-    state = framework.rank_state()
+    state = framework.local_state()
     assert differing(state, state_that_was_saved(rank)) == {prefix}
     assert prefix not in differing(state, before)
 
@@ -145,7 +145,7 @@ def test_without_their_statistics_other_ranks_get_those_of_rank_0(
 def test_what_is_the_frameworks_is_forgotten_once_all_is_loaded(tmp_path: Path, omit: str) -> None:
     framework, _ = restarted(tmp_path, 1, omit)
     assert framework.forgotten == omit
-    assert differing(framework.rank_state(), state_that_was_saved(1)) == set()
+    assert differing(framework.local_state(), state_that_was_saved(1)) == set()
     expected = 0 if omit == "momentum" else 3
     assert all((momentum == expected).all() for momentum in framework.momenta.values())
 

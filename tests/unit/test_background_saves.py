@@ -29,7 +29,7 @@ from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, shar
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS
-from ckptbench.frameworks.contract import Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Sgd, TensorHandle, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.run.control.ranks import RankContext
@@ -104,7 +104,7 @@ def test_the_version_is_the_state_of_its_step_though_training_went_on(
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.files.keys() == {shard_name(0), own_name(0)}
     reader(tmp_path / "store", other).load(version)
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
 
 
 @ENGINES
@@ -148,7 +148,7 @@ def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) 
     assert checkpoint.captured is not None
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
 
 
 @CAPTURES_BESIDE
@@ -190,16 +190,16 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
     saving.close()
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
 
 
 class Bound(NumpyFramework):
-    """Its tensors are of the arrays that were there when `state` was called, as those of PyTorch are."""
+    """Its tensors are of the arrays that were there when `handles` was called, as those of PyTorch are."""
 
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         return [
-            dataclasses.replace(tensor, read=partial(np.asarray, tensor.read()))
-            for tensor in super().state()
+            dataclasses.replace(handle, read=partial(np.asarray, handle.read()))
+            for handle in super().handles()
         ]
 
 
@@ -221,13 +221,13 @@ def test_an_array_that_was_replaced_is_saved_as_it_is_now(
     saving.settle()
     arrays = getattr(framework, kind)
     arrays["head.kernel"] = arrays["head.kernel"] + 1
-    then = framework.tensors()
+    then = framework.normalized_state()
     saving.save(SECOND)
     update(framework, saving, 1)
     saving.close()
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), then)
+    assert same(other.normalized_state(), then)
 
 
 class Moved(Bound):
@@ -235,8 +235,8 @@ class Moved(Bound):
 
     in_place = True
 
-    def state(self) -> list[Tensor]:
-        return [dataclasses.replace(each, in_place=self.in_place) for each in super().state()]
+    def handles(self) -> list[TensorHandle]:
+        return [dataclasses.replace(each, in_place=self.in_place) for each in super().handles()]
 
 
 @ENGINES
@@ -255,21 +255,21 @@ def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.position == SECOND
     reader(tmp_path / "store", other).load(version)
-    assert same(other.tensors(), framework.tensors())
+    assert same(other.normalized_state(), framework.normalized_state())
 
 
 class Counting(Bound):
     """It has a number that is no array, as Chainer's optimizer counts updates."""
 
-    def state(self) -> list[Tensor]:
-        count = Tensor(
+    def handles(self) -> list[TensorHandle]:
+        count = TensorHandle(
             name="optimizer/steps",
             shape=(),
             dtype=np.dtype(np.int64),
             read=lambda: np.asarray(7),
             write=lambda array: None,
         )
-        return [*super().state(), count]
+        return [*super().handles(), count]
 
 
 def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -> None:
@@ -277,7 +277,7 @@ def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -
     framework.__class__ = Counting
     buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
     assert buffer.copies_in_place == (way == "native")
-    buffer.begin(framework.rank_state())
+    buffer.begin(framework.local_state())
     buffer.capture()
     _, shard = buffer.write(tmp_path, tmp_path / "none")
     assert (tmp_path / shard.name).read_bytes()[-8:] == (7).to_bytes(8, "little"), "the last tensor"
@@ -287,9 +287,11 @@ def test_a_copy_in_the_background_looks_up_no_tensor(way: str) -> None:
     """A forward pass may have put others in their places by then, as FSDP2 does."""
     framework = bound()
     buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
-    buffer.begin(framework.rank_state())
+    buffer.begin(framework.local_state())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framework, "state", lambda: pytest.fail(f"looked up beside training ({way})"))
+        patch.setattr(
+            framework, "handles", lambda: pytest.fail(f"looked up beside training ({way})")
+        )
         buffer.capture()
 
 
@@ -351,8 +353,8 @@ def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
 ) -> None:
     """As in Chainer, whose parameters can be given another array. The addresses of the ones before are kept."""
     framework = built()
-    as_built = framework.state()
-    framework.state = lambda: as_built  # type: ignore[method-assign]
+    as_built = framework.handles()
+    framework.handles = lambda: as_built  # type: ignore[method-assign]
     saving = strategy(engine, tmp_path / "store", framework)
     saving.save(FIRST)
     saving.settle()
@@ -368,9 +370,9 @@ def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
 
 def tie(framework: NumpyFramework) -> None:
     """Give the first tensor another name."""
-    first, *others = framework.state()
-    tied = [dataclasses.replace(first, also=("twin",)), *others]
-    framework.state = lambda: tied  # type: ignore[method-assign]
+    first, *others = framework.handles()
+    tied = [dataclasses.replace(first, aliases=("twin",)), *others]
+    framework.handles = lambda: tied  # type: ignore[method-assign]
 
 
 CHANGES: dict[str, tuple[Callable[[NumpyFramework], object], str]] = {
@@ -474,18 +476,18 @@ class OnDevice(NumpyFramework):
     may_wait: threading.Event
     kept: NDArray[np.uint8] | None = None
 
-    def state(self) -> list[Tensor]:
-        def on_device(tensor: Tensor) -> Tensor:
+    def handles(self) -> list[TensorHandle]:
+        def on_device(handle: TensorHandle) -> TensorHandle:
             def begin_copy(target: NDArray[np.uint8], part: slice) -> None:
                 assert self.kept is not None
                 assert np.shares_memory(target, self.kept)
                 self.device_queues.give(
-                    "copies", lambda: np.copyto(target, bytes_of(tensor.read())[part])
+                    "copies", lambda: np.copyto(target, bytes_of(handle.read())[part])
                 )
 
-            return dataclasses.replace(tensor, in_place=False, begin_copy=begin_copy)
+            return dataclasses.replace(handle, in_place=False, begin_copy=begin_copy)
 
-        return [on_device(tensor) for tensor in super().state()]
+        return [on_device(handle) for handle in super().handles()]
 
     def update(self, value: float) -> None:
         """Change all parameters and slots when the device comes to it."""
@@ -534,9 +536,9 @@ def test_a_copy_from_a_device_comes_between_two_updates_in_its_queues(
     assert framework.kept is None, "the memory is not released"
     other = built(seed=3)
     reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert {value for array in other.tensors().values() for value in array.flat} == {1}
+    assert {value for array in other.normalized_state().values() for value in array.flat} == {1}
     framework.device_queues.run()
-    assert {value for array in framework.tensors().values() for value in array.flat} == {2}
+    assert {value for array in framework.normalized_state().values() for value in array.flat} == {2}
 
 
 @ENGINES
@@ -550,8 +552,8 @@ def test_memory_is_kept_for_all_saves(tmp_path: Path, memories: list[int], engin
     version, other = newest(tmp_path / "store"), built(seed=3)
     assert version.position.step == 6
     reader(tmp_path / "store", other).load(version)
-    assert same(other.tensors(), framework.tensors())
-    state = sum(tensor.nbytes for tensor in framework.state())
+    assert same(other.normalized_state(), framework.normalized_state())
+    state = sum(handle.nbytes for handle in framework.handles())
     (held,) = memories
     assert state < held <= state + 16384  # headers, and the rank's own state
 
@@ -582,7 +584,7 @@ def test_shards_of_two_ranks_are_the_state(tmp_path: Path) -> None:
     version, other = newest(folder), built(seed=3)
     assert version.files.keys() == {shard_name(0), own_name(0), shard_name(1), own_name(1)}
     reader(folder, other).load(version)
-    assert same(other.tensors(), built().tensors())
+    assert same(other.normalized_state(), built().normalized_state())
 
 
 def test_a_rank_that_writes_no_state_needs_no_memory(tmp_path: Path, memories: list[int]) -> None:
@@ -645,4 +647,4 @@ def test_a_kill_at_any_stage_leaves_the_version_before_it(
     version, other = newest(folder), built(seed=3)
     assert version.position == FIRST
     reader(folder, other).load(version)
-    assert same(other.tensors(), built().tensors())
+    assert same(other.normalized_state(), built().normalized_state())

@@ -176,7 +176,7 @@ class Late(Strategy):
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
         staging = slot.open()
-        own = save_own(staging, 0, self._training_state.rank_state())
+        own = save_own(staging, 0, self._training_state.local_state())
         self.go.clear(), self.taken.clear()
         written: Future[tuple[File, ...]] = self._thread.submit(self._write, position, staging, own)
         return Shard(captured=done(None), written={slot.level: written})
@@ -184,9 +184,9 @@ class Late(Strategy):
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
             assert self.go.wait(300)
-        shard = own_shard(self._training_state.state(), 0, 1)
-        pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in shard)
-        write_pieces(staging / shard_name(0), [piece for _, piece in shard], pieces)
+        share = own_shard(self._training_state.handles(), 0, 1)
+        pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in share)
+        write_pieces(staging / shard_name(0), [piece for _, piece in share], pieces)
         self.taken.set()
         return own, shard_file(staging, 0)
 

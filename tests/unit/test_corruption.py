@@ -44,7 +44,11 @@ PARTS = {"model.weights.npz": "model/", "model.optimizer.npz": "optimizer/"}
 
 def save_parts(framework: NumpyFramework, path: Path) -> None:
     for name, prefix in PARTS.items():
-        part = {key: array for key, array in framework.tensors().items() if key.startswith(prefix)}
+        part = {
+            key: array
+            for key, array in framework.normalized_state().items()
+            if key.startswith(prefix)
+        }
         np.savez(path.with_name(name), **part)  # type: ignore[arg-type]
 
 
@@ -72,7 +76,7 @@ class Formatted(NumpyFramework):
         return framework
 
     def all_state(self) -> Arrays:
-        return {**self.tensors(), **self.rank_state()}
+        return {**self.normalized_state(), **self.local_state()}
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,6 @@ def test_only_a_proof_records_the_ranks_own_state_and_keeps_arrays(
     recorder.close()
     (event,) = last_events(trace, Digest)
     assert isinstance(event, Digest)
-    assert event.tensors == digests(framework.held())
-    assert event.rank_state == (digests(framework.rank_state()) if proof else {})
+    assert event.tensors == digests(framework.state_dict())
+    assert event.rank_state == (digests(framework.local_state()) if proof else {})
     assert kept.exists() == proof

@@ -92,8 +92,8 @@ def loaded_step(levels: Levels, folder: Path) -> float:
     (value,) = {float(x) for array in framework.momenta.values() for x in array.ravel()}
     assert value == version.position.step
     assert same(
-        {n: a for n, a in framework.tensors().items() if n.startswith("model/")},
-        {n: a for n, a in built().tensors().items() if n.startswith("model/")},
+        {n: a for n, a in framework.normalized_state().items() if n.startswith("model/")},
+        {n: a for n, a in built().normalized_state().items() if n.startswith("model/")},
     )
     return value
 

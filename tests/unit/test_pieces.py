@@ -92,17 +92,17 @@ def test_a_type_that_numpy_lacks_has_its_name_of_safetensors_and_is_read_again(
 
 def test_other_names_of_a_tensor_are_read_again_whole_or_cut(tmp_path: Path) -> None:
     tensors = [
-        Layout(name="b", shape=(3, 5), dtype=np.dtype("uint8"), also=("z", "a")),
+        Layout(name="b", shape=(3, 5), dtype=np.dtype("uint8"), aliases=("z", "a")),
         Layout(name="c", shape=(4,), dtype=np.dtype("uint8")),
         Layout(name="[3, 5]", shape=(3,), dtype=np.dtype("uint8")),
-        Layout(name="d", shape=(7,), dtype=np.dtype("uint8"), also=("e[0:2]",)),
+        Layout(name="d", shape=(7,), dtype=np.dtype("uint8"), aliases=("e[0:2]",)),
     ]
     for rank in range(2):
         path, pieces = tmp_path / str(rank), shard_of(tensors, rank, 2)
         write_pieces(path, pieces, (np.zeros(piece.nbytes, np.uint8) for piece in pieces))
         assert pieces_in(path) == pieces
         with safetensors.safe_open(path, framework="np") as file:
-            others = {other: each.tensor.name for each in pieces for other in each.tensor.also}
+            others = {other: each.tensor.name for each in pieces for other in each.tensor.aliases}
             assert others.items() <= file.metadata().items()
 
 

@@ -25,7 +25,7 @@ from ckptbench.checkpointing.state_files import (
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
-from ckptbench.frameworks.contract import Arrays, Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Arrays, Sgd, TensorHandle, TrainSpec
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.events import File
@@ -40,11 +40,11 @@ class Normed(NumpyFramework):
 
     statistics: Arrays
 
-    def rank_state(self) -> Arrays:
-        return {**super().rank_state(), **{f"buffer/{n}": a for n, a in self.statistics.items()}}
+    def local_state(self) -> Arrays:
+        return {**super().local_state(), **{f"buffer/{n}": a for n, a in self.statistics.items()}}
 
-    def load_rank_state(self, state: Arrays) -> None:
-        super().load_rank_state({n: a for n, a in state.items() if not n.startswith("buffer/")})
+    def load_local_state(self, state: Arrays) -> None:
+        super().load_local_state({n: a for n, a in state.items() if not n.startswith("buffer/")})
         self.statistics = {
             name.removeprefix("buffer/"): array
             for name, array in state.items()
@@ -89,19 +89,19 @@ def saved(folder: Path, world_size: int) -> Version:
 class Elsewhere(Normed):
     """Its memory cannot be written to, as that of a GPU or of TensorFlow."""
 
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         return [
-            dataclasses.replace(tensor, read=partial(np.copy, tensor.read()), in_place=False)
-            for tensor in super().state()
+            dataclasses.replace(handle, read=partial(np.copy, handle.read()), in_place=False)
+            for handle in super().handles()
         ]
 
 
 class Tied(Normed):
     """Its first tensor has another name, too."""
 
-    def state(self) -> list[Tensor]:
-        first, *others = super().state()
-        return [dataclasses.replace(first, also=("model/embedding",)), *others]
+    def handles(self) -> list[TensorHandle]:
+        first, *others = super().handles()
+        return [dataclasses.replace(first, aliases=("model/embedding",)), *others]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_a_version_is_of_a_network_with_the_same_ties(
 
 def test_a_name_that_another_tensor_has_too_is_not_saved(tmp_path: Path) -> None:
     framework = built(0)
-    first, *others = framework.state()
-    both = [dataclasses.replace(first, also=(others[0].name,)), *others]
-    framework.state = lambda: both  # type: ignore[method-assign]
+    first, *others = framework.handles()
+    both = [dataclasses.replace(first, aliases=(others[0].name,)), *others]
+    framework.handles = lambda: both  # type: ignore[method-assign]
     with pytest.raises(CheckpointError, match=f"two tensors .* are named {others[0].name}"):
         strategy(tmp_path / "store", framework, world(0, 1)).save(FIRST)
 
@@ -156,8 +156,8 @@ def test_any_number_of_ranks_loads_it_bit_for_bit(
     for rank in range(now):
         framework = forgetful(rank, kind)
         strategy(tmp_path / "store", framework, world(rank, now)).load(version)
-        whole = built(rank).tensors()
-        assert {n: a.tobytes() for n, a in framework.tensors().items()} == {
+        whole = built(rank).normalized_state()
+        assert {n: a.tobytes() for n, a in framework.normalized_state().items()} == {
             name: array.tobytes() for name, array in whole.items()
         }
         before = rank if rank < then else 0
@@ -173,17 +173,17 @@ class Parted(Normed):
     is_sharded = True
     where = ALONE
 
-    def state(self) -> list[Tensor]:
-        return [self._part_of(tensor) for tensor in super().state()]
+    def handles(self) -> list[TensorHandle]:
+        return [self._part_of(handle) for handle in super().handles()]
 
-    def _part_of(self, tensor: Tensor) -> Tensor:
-        whole = tensor.read()
+    def _part_of(self, handle: TensorHandle) -> TensorHandle:
+        whole = handle.read()
         part = self.own_rows(whole)
         start = (
             (part.ctypes.data - whole.ctypes.data) // whole.itemsize if part.size else whole.size
         )
         return dataclasses.replace(
-            tensor,
+            handle,
             read=lambda: part,
             write=lambda array: np.copyto(part, array),
             shard=(start, start + part.size),
@@ -195,19 +195,19 @@ class Parted(Normed):
 
 
 class PartedElsewhere(Parted):
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         return [
-            dataclasses.replace(tensor, read=partial(np.copy, tensor.read()), in_place=False)
-            for tensor in super().state()
+            dataclasses.replace(handle, read=partial(np.copy, handle.read()), in_place=False)
+            for handle in super().handles()
         ]
 
 
 class Hybrid(Parted):
     """Two ranks hold each shard, as under HSDP."""
 
-    def _part_of(self, tensor: Tensor) -> Tensor:
+    def _part_of(self, handle: TensorHandle) -> TensorHandle:
         replica = (self.where.rank // (self.where.world_size // 2), 2)
-        return dataclasses.replace(super()._part_of(tensor), replica=replica)
+        return dataclasses.replace(super()._part_of(handle), replica=replica)
 
     def own_rows(self, whole: np.ndarray) -> np.ndarray:
         parts = self.where.world_size // 2
@@ -244,13 +244,13 @@ def test_any_number_of_ranks_loads_its_shards_of_shards_bit_for_bit(
     tmp_path: Path, spec: str, kind: type[Parted], then: int, now: int
 ) -> None:
     version = saved_shards(tmp_path / "store", then, PluginSpec(spec))
-    whole = built(0, classes=ROWS).tensors()
+    whole = built(0, classes=ROWS).normalized_state()
     for rank in range(now):
         framework = of_shards(rank, now, kind)
         for array in (*framework.weights.values(), *framework.momenta.values()):
             array.fill(-1)
         strategy(tmp_path / "store", framework, world(rank, now), PluginSpec(spec)).load(version)
-        for name, array in framework.tensors().items():
+        for name, array in framework.normalized_state().items():
             expected = np.full_like(array, -1)
             framework.own_rows(expected)[...] = framework.own_rows(whole[name])
             assert array.tobytes() == expected.tobytes(), name
@@ -278,12 +278,12 @@ def test_of_a_shard_that_two_ranks_hold_each_writes_a_half(tmp_path: Path, spec:
         pieces = pieces_in(version.folder / shard_name(rank))
         found = {piece.tensor.name: (piece.start, piece.stop) for piece in pieces}
         assert found["model/head.kernel"] == found["optimizer/head.kernel"] == (start, stop)
-    whole = built(0, classes=5).tensors()
+    whole = built(0, classes=5).normalized_state()
     framework = of_shards(3, 4, Hybrid, rows=5)
     for array in (*framework.weights.values(), *framework.momenta.values()):
         array.fill(-1)
     strategy(tmp_path / "store", framework, world(3, 4), PluginSpec(spec)).load(version)
-    for name, array in framework.tensors().items():
+    for name, array in framework.normalized_state().items():
         assert framework.own_rows(array).tobytes() == framework.own_rows(whole[name]).tobytes()
 
 
@@ -300,9 +300,9 @@ def test_each_rank_writes_its_shard_and_its_own_state(tmp_path: Path) -> None:
 def test_a_rank_that_the_version_has_not_draws_on_from_its_own_seed(tmp_path: Path) -> None:
     version = saved(tmp_path / "store", 1)
     framework = forgetful(1)
-    before = framework.rank_state()
+    before = framework.local_state()
     strategy(tmp_path / "store", framework, world(1, 2)).load(version)
-    after = framework.rank_state()
+    after = framework.local_state()
     own = [name for name in before if name.startswith("random/")]
     assert own
     assert all(before[name].tobytes() == after[name].tobytes() for name in own)
@@ -341,9 +341,9 @@ def test_a_tensor_of_which_shards_lack_or_repeat_an_element_is_refused_and_nothi
     version = saved(tmp_path / "store", 1)
     held, words = PARTS[parts]
     others = [
-        (tensor, piece)
-        for tensor, piece in own_shard(built(0).state(), 0, 1)
-        if tensor.name != WHOLE.name
+        (handle, piece)
+        for handle, piece in own_shard(built(0).handles(), 0, 1)
+        if handle.name != WHOLE.name
     ]
     files = {
         own_name(0): version.files[own_name(0)],
@@ -360,7 +360,7 @@ def test_a_tensor_of_which_shards_lack_or_repeat_an_element_is_refused_and_nothi
     loading = strategy(tmp_path / "store", framework, world(0, 1))
     with pytest.raises(CheckpointError, match=words):
         loading.load(dataclasses.replace(version, files=files))
-    assert all((array == -1).all() for array in framework.tensors().values())
+    assert all((array == -1).all() for array in framework.normalized_state().values())
 
 
 def test_a_version_that_lacks_a_shard_is_refused(tmp_path: Path) -> None:
@@ -387,8 +387,8 @@ def test_an_own_state_that_lacks_a_part_is_refused_with_its_file(tmp_path: Path)
 
 def test_two_tensors_of_one_name_are_not_saved(tmp_path: Path) -> None:
     framework = built(0)
-    twice = framework.state()
-    framework.state = lambda: [*twice, twice[1]]  # type: ignore[method-assign]
+    twice = framework.handles()
+    framework.handles = lambda: [*twice, twice[1]]  # type: ignore[method-assign]
     saving = strategy(tmp_path / "store", framework, world(0, 1))
     with pytest.raises(
         CheckpointError, match=r"two tensors of the state are named model/head.bias"

@@ -16,11 +16,16 @@ CHANNELS = 5
 class WithStatistics(NumpyFramework):
     """Holds running statistics as every framework does: formats store them, and each rank has its own. And second moments."""
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         second = {f"optimizer/{name}.second_moment": each for name, each in self.momenta.items()}
-        return {**super().held(), **self._statistics("model"), **second, "optimizer/t": np.ones(())}
+        return {
+            **super().state_dict(),
+            **self._statistics("model"),
+            **second,
+            "optimizer/t": np.ones(()),
+        }
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return {**self._statistics("buffer"), "random/numpy": np.zeros(7, np.uint8)}
 
     @staticmethod

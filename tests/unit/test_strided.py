@@ -18,7 +18,7 @@ from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT, own_shard
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.elements import copy_elements, put_elements
-from ckptbench.frameworks.contract import Tensor
+from ckptbench.frameworks.contract import TensorHandle
 from ckptbench.matrix.plugin_spec import PluginSpec
 
 MB = 1 << 20
@@ -56,8 +56,8 @@ class ChannelsLast(NumpyFramework):
         }
         self.momenta = {"conv": channels_last(drawn(SHAPE, seed + 1))}
 
-    def state(self) -> list[Tensor]:
-        found = super().state()
+    def handles(self) -> list[TensorHandle]:
+        found = super().handles()
         assert sum(not each.read().flags.c_contiguous for each in found) == 3
         return found
 
@@ -109,7 +109,7 @@ def test_a_save_and_a_load_need_no_second_copy_of_an_array(tmp_path: Path, engin
     version = newest(tmp_path / "store")
     # The reader keeps one buffer for all pieces, of the size of the largest.
     assert peak_of(lambda: loading.load(version)) < 8.5 * MB
-    assert same(other.tensors(), then.tensors())
+    assert same(other.normalized_state(), then.normalized_state())
     assert not other.weights["conv"].flags.c_contiguous
 
 
@@ -120,9 +120,9 @@ def test_what_was_written_in_one_order_is_loaded_in_another(tmp_path: Path, engi
     saving.save(FIRST)
     saving.close()
     other.weights["conv"] = np.ascontiguousarray(other.weights["conv"])
-    other.state = lambda: NumpyFramework.state(other)  # type: ignore[method-assign]
+    other.handles = lambda: NumpyFramework.handles(other)  # type: ignore[method-assign]
     strategy("sharded", tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.tensors(), framework.tensors())
+    assert same(other.normalized_state(), framework.normalized_state())
 
 
 @pytest.mark.usefixtures("traced")
@@ -134,11 +134,11 @@ def test_shards_of_three_ranks_that_cut_it_are_the_state(tmp_path: Path) -> None
         timed(store, framework, where, format=FORMAT, spec=PluginSpec("sharded"), trace=trace).save(
             FIRST
         )
-    assert not all(piece.is_whole for _, piece in own_shard(framework.state(), 1, 3))
+    assert not all(piece.is_whole for _, piece in own_shard(framework.handles(), 1, 3))
     loading, version = strategy("sharded", tmp_path / "store", other), newest(tmp_path / "store")
     # The reader keeps one buffer for all pieces of a file.
     assert peak_of(lambda: loading.load(version)) < 8.5 * MB
-    assert same(other.tensors(), framework.tensors())
+    assert same(other.normalized_state(), framework.normalized_state())
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (6,), (0, 3), (2, 3), (3, 1, 4), (2, 3, 4, 5)])
@@ -161,10 +161,12 @@ def test_any_elements_are_those_of_the_order_of_c(shape: tuple[int, ...]) -> Non
 
 def test_a_block_is_a_view_where_the_memory_has_the_order_of_the_file() -> None:
     array = drawn((300, 1000), 1)
-    tensor = Tensor(name="w", shape=array.shape, dtype=array.dtype, read=lambda: array, write=print)
-    (block,) = tensor.blocks(slice(8, array.nbytes))
+    handle = TensorHandle(
+        name="w", shape=array.shape, dtype=array.dtype, read=lambda: array, write=print
+    )
+    (block,) = handle.blocks(slice(8, array.nbytes))
     assert np.shares_memory(block, array)
-    turned = Tensor(
+    turned = TensorHandle(
         name="w", shape=array.shape, dtype=array.dtype, read=lambda: array.T, write=print
     )
     blocks = list(turned.blocks(slice(8, array.nbytes)))

@@ -168,7 +168,7 @@ def test_a_resume_without_the_random_state_is_seen(
     def forget(self: NumpyFramework, state: Arrays) -> None:
         """Loads nothing."""
 
-    monkeypatch.setattr(NumpyFramework, "load_rank_state", forget)
+    monkeypatch.setattr(NumpyFramework, "load_local_state", forget)
     first = min(plan.checkpoint_folder.iterdir())
     resumed = dataclasses.replace(make_plan("e1", name="resumed"), resume_from=first)
     run(resumed)
@@ -190,12 +190,12 @@ def test_retention_keeps_the_newest_versions(make_plan: MakePlan) -> None:
 def test_a_framework_that_builds_another_network_is_refused(
     make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = NumpyFramework.held
+    state_dict = NumpyFramework.state_dict
 
     def transposed(self: NumpyFramework) -> Arrays:
-        return {name: array.T for name, array in held(self).items()}
+        return {name: array.T for name, array in state_dict(self).items()}
 
-    monkeypatch.setattr(NumpyFramework, "held", transposed)
+    monkeypatch.setattr(NumpyFramework, "state_dict", transposed)
     with pytest.raises(CkptbenchError, match=r"built another network.*head\.kernel"):
         run(make_plan())
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.checkpointing.version import Version
-from ckptbench.frameworks.contract import Arrays, Format, Tensor
+from ckptbench.frameworks.contract import Arrays, Format, TensorHandle
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.events import File, FileKind
@@ -35,8 +35,8 @@ class TrainingState(Protocol):
     def is_sharded(self) -> bool:
         """Whether each rank holds a shard of model and optimizer, and a format's `save` gathers them."""
 
-    def state(self) -> Sequence[Tensor]:
-        """Model and optimizer, which are the same on every rank and which only an update changes."""
+    def handles(self) -> Sequence[TensorHandle]:
+        """The handles of model and optimizer, which are the same on every rank and which only an update changes."""
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
         """Prepare host memory to which tensors will be copied many times."""
@@ -51,17 +51,17 @@ class TrainingState(Protocol):
         """Let no update come before the copies that have begun. Call it in the thread that trains."""
 
     def await_copies(self) -> None:
-        """Return when all copies that `Tensor.copy_into` has begun are complete."""
+        """Return when all copies that `TensorHandle.copy_into` has begun are complete."""
 
     @property
-    def native(self) -> Mapping[str, Any]:
-        """The library's own objects, for engines that serve one framework. See `Framework.native`."""
+    def native_objects(self) -> Mapping[str, Any]:
+        """The library's own objects, for engines that serve one framework. See `Framework.native_objects`."""
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         """A copy of the state that only this rank has. `save` must take it at once: the forward pass changes it."""
 
-    def load_rank_state(self, state: Arrays) -> None:
-        """Restore a state that `rank_state` returned."""
+    def load_local_state(self, state: Arrays) -> None:
+        """Restore a state that `local_state` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

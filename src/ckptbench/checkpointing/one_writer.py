@@ -58,7 +58,7 @@ class OneWriter(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = self._training_state.rank_state()
+        own = self._training_state.local_state()
         captured = done(None)
         if self._writes:
             self._has_begun = True
@@ -81,7 +81,7 @@ class OneWriter(Strategy):
         own = own_of(version, folder, self._training_state, self._rank)
         self._load(folder)
         with reading(folder / own_name(self._rank)):
-            self._training_state.load_rank_state(own)
+            self._training_state.load_local_state(own)
 
     def close(self) -> None:
         self._thread.shutdown()

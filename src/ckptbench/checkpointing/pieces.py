@@ -60,7 +60,7 @@ class Layout:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Its other names."""
 
     @property
@@ -141,7 +141,7 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
     cut = [piece.tensor for piece in pieces if not piece.is_whole]
     metadata = {
         **{tensor.name: json.dumps(list(tensor.shape)) for tensor in cut},
-        **{name: piece.tensor.name for piece in pieces for name in piece.tensor.also},
+        **{name: piece.tensor.name for piece in pieces for name in piece.tensor.aliases},
     }
     if metadata:
         entries["__metadata__"] = metadata
@@ -258,9 +258,9 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[list[Piece], int]:
     try:
         entries = json.loads(file.read(length))
         metadata = entries.pop("__metadata__", {})
-        also = _other_names(metadata, entries)
+        aliases = _other_names(metadata, entries)
         found = [
-            (entry["data_offsets"], _piece(key, entry, metadata, also))
+            (entry["data_offsets"], _piece(key, entry, metadata, aliases))
             for key, entry in entries.items()
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -290,16 +290,18 @@ def _piece(
     key: str,
     entry: dict[str, Any],
     metadata: Mapping[str, str],
-    also: Mapping[str, tuple[str, ...]],
+    aliases: Mapping[str, tuple[str, ...]],
 ) -> Piece:
     dtype = _DTYPES[entry["dtype"]]
     part = _PART.fullmatch(key)
     if part is None:
-        tensor = Layout(name=key, shape=tuple(entry["shape"]), dtype=dtype, also=also.get(key, ()))
+        tensor = Layout(
+            name=key, shape=tuple(entry["shape"]), dtype=dtype, aliases=aliases.get(key, ())
+        )
         return Piece(tensor=tensor, start=0, stop=tensor.size)
     name, start, stop = part[1], int(part[2]), int(part[3])
     shape = tuple(json.loads(metadata[name]))
-    tensor = Layout(name=name, shape=shape, dtype=dtype, also=also.get(name, ()))
+    tensor = Layout(name=name, shape=shape, dtype=dtype, aliases=aliases.get(name, ()))
     if not 0 <= start < stop <= tensor.size or entry["shape"] != [stop - start]:
         raise ValueError(f"{key} is no part of a tensor of shape {tensor.shape}")
     return Piece(tensor=tensor, start=start, stop=stop)

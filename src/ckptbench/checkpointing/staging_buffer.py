@@ -27,7 +27,7 @@ from ckptbench.checkpointing.state_files import (
 from ckptbench.checkpointing.writer import write_file
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import name_of
-from ckptbench.frameworks.contract import Arrays, Tensor
+from ckptbench.frameworks.contract import Arrays, TensorHandle
 from ckptbench.run.events import File
 
 
@@ -41,12 +41,12 @@ class StagingBuffer:
     def __init__(self, training_state: TrainingState, rank: int, world_size: int) -> None:
         self._training_state = training_state
         self._rank = rank
-        own = training_state.rank_state()
+        own = training_state.local_state()
         of_own = own_pieces(own)
         self._own_layouts = _layouts_of(own)
-        self._state = list(training_state.state())
-        self._layouts = [layout_of(tensor) for tensor in self._state]
-        self._shard_pieces = [piece for _, piece in own_shard(self._state, rank, world_size)]
+        self._handles = list(training_state.handles())
+        self._layouts = [layout_of(handle) for handle in self._handles]
+        self._shard_pieces = [piece for _, piece in own_shard(self._handles, rank, world_size)]
         headers = [header_of(pieces) for pieces in (of_own, self._shard_pieces)]
         own_bytes = len(headers[0]) + sum(piece.nbytes for piece in of_own)
         shard_bytes = len(headers[1]) + sum(piece.nbytes for piece in self._shard_pieces)
@@ -67,24 +67,24 @@ class StagingBuffer:
         )
         self._values: list[NDArray[np.generic] | None] = []
         self._sources: list[NDArray[np.uint8] | None] = []
-        self._now: Mapping[str, Tensor] = {}
+        self._now: Mapping[str, TensorHandle] = {}
         """What the next `capture` copies, by name."""
 
     @property
     def copies_in_place(self) -> bool:
         """Whether the threads that train copy faster than a thread beside them would: natively, from memory of the host."""
-        return is_native() and all(map(_is_at_hand, self._state))
+        return is_native() and all(map(_is_at_hand, self._handles))
 
-    def _look_up(self, tensors: Mapping[str, Tensor]) -> Sequence[NDArray[np.uint8] | None]:
+    def _look_up(self, handles: Mapping[str, TensorHandle]) -> Sequence[NDArray[np.uint8] | None]:
         """Where the native copy finds each piece. None: no memory has it in the order of the file.
 
         The same as last time if every tensor is still the same array: this takes a tenth of the time, while training waits.
         """
-        values = [tensor.read() if tensor.in_place else None for tensor in tensors.values()]
+        values = [handle.read() if handle.in_place else None for handle in handles.values()]
         if len(values) != len(self._values) or any(map(operator.is_not, values, self._values)):
             self._values = values
             self._sources = [
-                tensors[piece.tensor.name].memory(piece.bytes) for piece in self._shard_pieces
+                handles[piece.tensor.name].memory(piece.bytes) for piece in self._shard_pieces
             ]
         return self._sources
 
@@ -99,17 +99,17 @@ class StagingBuffer:
                 f"the own state of rank {self._rank} has changed its arrays since the first step: use the strategy native"
             )
         self._own.fill([bytes_of(array) for array in own.values()])
-        self._now = self._tensors()
+        self._now = self._current_handles()
         self._training_state.begin_copies()
 
     def capture(self) -> None:
         """Copy the shard's values, or begin to: see `await_copies`. If `copies_in_place`, call it in the thread that trains."""
-        tensors = self._now
+        handles = self._now
         places = self._shard.open_places()
-        sources = self._look_up(tensors) if self.copies_in_place else [None] * len(places)
+        sources = self._look_up(handles) if self.copies_in_place else [None] * len(places)
         for piece, place, source in zip(self._shard_pieces, places, sources, strict=True):
             if source is None:
-                tensors[piece.tensor.name].copy_into(place, piece.bytes)
+                handles[piece.tensor.name].copy_into(place, piece.bytes)
         if self.copies_in_place:
             self._shard.fill(sources)
 
@@ -117,17 +117,17 @@ class StagingBuffer:
         """Return when what `capture` has begun is copied."""
         self._training_state.await_copies()
 
-    def _tensors(self) -> dict[str, Tensor]:
-        """The training_state's tensors as they are now, by name."""
-        now = list(self._training_state.state())
+    def _current_handles(self) -> dict[str, TensorHandle]:
+        """The handles of the training state's tensors as they are now, by name."""
+        now = list(self._training_state.handles())
         # Frameworks return the same objects for tensors that are where they were, and these are compared by identity first.
-        if now != self._state:
+        if now != self._handles:
             self._check(now)
-            self._state = now
-        return {tensor.name: tensor for tensor in now}
+            self._handles = now
+        return {handle.name: handle for handle in now}
 
-    def _check(self, tensors: Sequence[Tensor]) -> None:
-        layouts = [layout_of(tensor) for tensor in tensors]
+    def _check(self, handles: Sequence[TensorHandle]) -> None:
+        layouts = [layout_of(handle) for handle in handles]
         if layouts != self._layouts:
             raise CheckpointError(
                 f"{_difference(self._layouts, layouts)}, and the memory of rank {self._rank} for its saves has no place for "
@@ -202,9 +202,9 @@ def _layouts_of(arrays: Arrays) -> list[tuple[str, tuple[int, ...], np.dtype[np.
     return [(name, array.shape, array.dtype) for name, array in arrays.items()]
 
 
-def _is_at_hand(tensor: Tensor) -> bool:
+def _is_at_hand(handle: TensorHandle) -> bool:
     """Whether reading the tensor takes no time: it lies in the host's memory, or is one number."""
-    return tensor.in_place or (tensor.shape == () and tensor.begin_copy is None)
+    return handle.in_place or (handle.shape == () and handle.begin_copy is None)
 
 
 def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
@@ -216,7 +216,7 @@ def _difference(before: Sequence[Layout], now: Sequence[Layout]) -> str:
         if name not in later:
             return f"{name} is no longer there"
         old, new = earlier[name], later[name]
-        if old.also != new.also:
+        if old.aliases != new.aliases:
             return f"{name} has come to share its memory with another tensor, or no longer does"
         if old != new:
             return (

@@ -29,7 +29,7 @@ from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.remedies import blame
 from ckptbench.common.small_floats import name_of
-from ckptbench.frameworks.contract import Arrays, Tensor, reading
+from ckptbench.frameworks.contract import Arrays, TensorHandle, reading
 from ckptbench.run.events import File
 
 FORMAT = "safetensors"
@@ -82,7 +82,7 @@ def own_of(version: Version, folder: Path, training_state: TrainingState, rank: 
     first = load_own(folder, 0)
     return {
         name: first[name] if name.startswith("buffer/") else array
-        for name, array in training_state.rank_state().items()
+        for name, array in training_state.local_state().items()
     }
 
 
@@ -90,7 +90,7 @@ def restore_own(version: Version, folder: Path, training_state: TrainingState, r
     """Restore `own_of`. Raises CheckpointError where a file cannot be read, or lacks a part of the state."""
     own = own_of(version, folder, training_state, rank)
     with reading(folder / own_name(rank if rank < version.world_size else 0)):
-        training_state.load_rank_state(own)
+        training_state.load_local_state(own)
 
 
 def shard_name(rank: int) -> str:
@@ -103,37 +103,39 @@ def shard_file(staging: Path, rank: int) -> File:
     return written_file(staging, shard_name(rank), "state", rank)
 
 
-def layout_of(tensor: Tensor) -> Layout:
-    return Layout(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype, also=tensor.also)
+def layout_of(handle: TensorHandle) -> Layout:
+    return Layout(name=handle.name, shape=handle.shape, dtype=handle.dtype, aliases=handle.aliases)
 
 
-def own_shard(tensors: Sequence[Tensor], rank: int, world_size: int) -> list[tuple[Tensor, Piece]]:
-    """The pieces that `rank` writes, with the tensors that they are of. Raises CheckpointError if two have one name.
+def own_shard(
+    handles: Sequence[TensorHandle], rank: int, world_size: int
+) -> list[tuple[TensorHandle, Piece]]:
+    """The pieces that `rank` writes, with the handles of their tensors. Raises CheckpointError if two have one name.
 
     Of a tensor of which ranks hold shards it is the shard of this rank, divided among those that hold the same one; the others
     are divided as `shard_of` says.
     """
-    by_name = {tensor.name: tensor for tensor in tensors}
-    names = [name for tensor in tensors for name in (tensor.name, *tensor.also)]
+    by_name = {handle.name: handle for handle in handles}
+    names = [name for handle in handles for name in (handle.name, *handle.aliases)]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise CheckpointError(
             f"two tensors of the state are named {twice}: a file would hold only one of them"
         )
-    by_all = [layout_of(tensor) for tensor in tensors if tensor.shard is None]
-    parts = [_own_part(tensor) for tensor in tensors if tensor.shard is not None]
+    by_all = [layout_of(handle) for handle in handles if handle.shard is None]
+    shards = [_own_part(handle) for handle in handles if handle.shard is not None]
     pieces = [
-        *(piece for piece in parts if piece.stop > piece.start),
+        *(piece for piece in shards if piece.stop > piece.start),
         *shard_of(by_all, rank, world_size),
     ]
     return [(by_name[piece.tensor.name], piece) for piece in pieces]
 
 
-def _own_part(tensor: Tensor) -> Piece:
+def _own_part(handle: TensorHandle) -> Piece:
     """What this rank writes of its shard: each rank that holds the same one writes an equal part of it."""
-    (start, stop), (number, holders) = tensor.held, tensor.replica
+    (start, stop), (number, holders) = handle.held_range, handle.replica
     first, last = (start + (stop - start) * edge // holders for edge in (number, number + 1))
-    return Piece(tensor=layout_of(tensor), start=first, stop=last)
+    return Piece(tensor=layout_of(handle), start=first, stop=last)
 
 
 def load_shards(version: Version, folder: Path, training_state: TrainingState, rank: int) -> None:
@@ -142,13 +144,13 @@ def load_shards(version: Version, folder: Path, training_state: TrainingState, r
     Each rank's own state follows `own_of`. Raises CheckpointError if the shards are not the whole state of this
     training_state.
     """
-    tensors = {tensor.name: tensor for tensor in training_state.state()}
+    handles = {handle.name: handle for handle in training_state.handles()}
     shards = [folder / file.name for file in version.files.values() if file.kind == "state"]
     try:
         if not training_state.is_sharded:
             read_ahead(shards)
-        _check(tensors, shards)
-        _assemble(tensors, shards)
+        _check(handles, shards)
+        _assemble(handles, shards)
     except OSError as error:
         raise CheckpointError(
             f"{folder} cannot be read: {blame(error, folder, 'resume from another version', reading=True)}"
@@ -161,7 +163,7 @@ def load_shards(version: Version, folder: Path, training_state: TrainingState, r
     restore_own(version, folder, training_state, rank)
 
 
-def _check(tensors: Mapping[str, Tensor], shards: Iterable[Path]) -> None:
+def _check(handles: Mapping[str, TensorHandle], shards: Iterable[Path]) -> None:
     """Check that the files together hold every element of every tensor, and none of them twice.
 
     Counting bytes would not do: an element that is there twice would stand for another that is not. Raises ValueError.
@@ -169,9 +171,9 @@ def _check(tensors: Mapping[str, Tensor], shards: Iterable[Path]) -> None:
     held: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for path in shards:
         for piece in pieces_in(path):
-            _check_fit(tensors, path, piece)
+            _check_fit(handles, path, piece)
             held[piece.tensor.name].append((piece.start, piece.stop, path.name))
-    for name, tensor in tensors.items():
+    for name, handle in handles.items():
         reached = 0
         for start, stop, file in sorted(held[name]):
             if start < reached:
@@ -182,7 +184,7 @@ def _check(tensors: Mapping[str, Tensor], shards: Iterable[Path]) -> None:
             if start > reached:
                 raise ValueError(_lacking(name, reached, start))
             reached = stop
-        if reached < (size := math.prod(tensor.shape)):
+        if reached < (size := math.prod(handle.shape)):
             raise ValueError(_lacking(name, reached, size))
 
 
@@ -190,59 +192,59 @@ def _lacking(name: str, start: int, stop: int) -> str:
     return f"{name} is not there as a whole: no shard has its elements {start} to {stop}"
 
 
-def _check_fit(tensors: Mapping[str, Tensor], path: Path, piece: Piece) -> None:
+def _check_fit(handles: Mapping[str, TensorHandle], path: Path, piece: Piece) -> None:
     """Check that the piece of a file is one of a tensor of this run. Raises ValueError."""
     name = piece.tensor.name
-    if name not in tensors:
+    if name not in handles:
         raise ValueError(f"{path.name} has {name}, which this run has not")
-    tensor = tensors[name]
-    if (piece.tensor.shape, piece.tensor.dtype) != (tensor.shape, tensor.dtype):
+    handle = handles[name]
+    if (piece.tensor.shape, piece.tensor.dtype) != (handle.shape, handle.dtype):
         raise ValueError(
             f"{name} has shape {piece.tensor.shape} and type {name_of(piece.tensor.dtype)} in {path.name}, here "
-            f"{tensor.shape} and {name_of(tensor.dtype)}"
+            f"{handle.shape} and {name_of(handle.dtype)}"
         )
-    if piece.tensor.also != tensor.also:
+    if piece.tensor.aliases != handle.aliases:
         raise ValueError(
-            f"{name} has {_and_names(piece.tensor.also)} in {path.name}, here {_and_names(tensor.also)}"
+            f"{name} has {_and_names(piece.tensor.aliases)} in {path.name}, here {_and_names(handle.aliases)}"
         )
 
 
-def _and_names(also: Sequence[str]) -> str:
-    return f"the other names {', '.join(also)}" if also else "no other name"
+def _and_names(aliases: Sequence[str]) -> str:
+    return f"the other names {', '.join(aliases)}" if aliases else "no other name"
 
 
-def _assemble(tensors: Mapping[str, Tensor], shards: Iterable[Path]) -> None:
+def _assemble(handles: Mapping[str, TensorHandle], shards: Iterable[Path]) -> None:
     """Read shards that `_check` has passed into the tensors."""
     cut: dict[str, NDArray[np.uint8]] = {}
     for path in shards:
         for piece, values in read_pieces(
-            path, partial(_memory_of, tensors), partial(_held_of, tensors)
+            path, partial(_memory_of, handles), partial(_held_of, handles)
         ):
-            tensor = tensors[piece.tensor.name]
-            if tensor.memory(piece.bytes) is not None:
+            handle = handles[piece.tensor.name]
+            if handle.memory(piece.bytes) is not None:
                 continue  # it was read there
-            held = Piece(tensor=piece.tensor, start=tensor.held[0], stop=tensor.held[1])
-            if tensor.in_place:
-                tensor.put(piece.bytes, values)
+            held = Piece(tensor=piece.tensor, start=handle.held_range[0], stop=handle.held_range[1])
+            if handle.in_place:
+                handle.put(piece.bytes, values)
             elif piece == held:
-                _write(tensor, values)
+                _write(handle, values)
             else:
-                own = cut.setdefault(tensor.name, np.empty(held.nbytes, np.uint8))
+                own = cut.setdefault(handle.name, np.empty(held.nbytes, np.uint8))
                 before = held.bytes.start
                 own[piece.bytes.start - before : piece.bytes.stop - before] = values
     for name, own in cut.items():
-        _write(tensors[name], own)
+        _write(handles[name], own)
 
 
-def _write(tensor: Tensor, values: NDArray[np.uint8]) -> None:
-    shape = tensor.shape if tensor.shard is None else tensor.read().shape
-    tensor.write(values.view(tensor.dtype).reshape(shape))
+def _write(handle: TensorHandle, values: NDArray[np.uint8]) -> None:
+    shape = handle.shape if handle.shard is None else handle.read().shape
+    handle.write(values.view(handle.dtype).reshape(shape))
 
 
-def _held_of(tensors: Mapping[str, Tensor], piece: Piece) -> Piece:
-    return piece.within(*tensors[piece.tensor.name].held)
+def _held_of(handles: Mapping[str, TensorHandle], piece: Piece) -> Piece:
+    return piece.within(*handles[piece.tensor.name].held_range)
 
 
-def _memory_of(tensors: Mapping[str, Tensor], piece: Piece) -> NDArray[np.uint8] | None:
+def _memory_of(handles: Mapping[str, TensorHandle], piece: Piece) -> NDArray[np.uint8] | None:
     """Where the piece belongs, in the framework's own memory. None: it cannot be read into there."""
-    return tensors[piece.tensor.name].memory(piece.bytes)
+    return handles[piece.tensor.name].memory(piece.bytes)

@@ -96,15 +96,15 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """A parameter, an optimizer's slot or its counter: the same on every rank, and changed by the update alone.
+class TensorHandle:
+    """The handle of a parameter, an optimizer's slot or its counter: a tensor that is the same on every rank, and changed by the update alone.
 
-    What the forward pass changes is no such tensor: it belongs to `Framework.rank_state`. Where ranks hold shards of it
+    What the forward pass changes is no such tensor: it belongs to `Framework.local_state`. Where ranks hold shards of it
     (`shard`), `read` and `write` have those elements alone, and every `part` must lie among their bytes.
     """
 
     name: str
-    """As in `Framework.held`."""
+    """As in `Framework.state_dict`."""
     shape: tuple[int, ...]
     """Of the whole tensor, in the framework's own layout, which need not be that of the network's description."""
     dtype: np.dtype[np.generic]
@@ -118,8 +118,8 @@ class Tensor:
     """The first element in C order that this rank holds, and the one after the last. None: every rank holds all of them."""
     replica: tuple[int, int] = (0, 1)
     """Of a shard: this rank's number among those that hold it, and how many they are."""
-    also: tuple[str, ...] = ()
-    """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `state` too."""
+    aliases: tuple[str, ...] = ()
+    """Its other names: of an embedding that is the head as well, say. A file has the tensor once, and `handles` too."""
     in_place: bool = False
     """Whether `read` returns the framework's own memory, so that what is put there becomes the values."""
     begin_copy: Callable[[NDArray[np.uint8], slice], None] | None = None
@@ -144,13 +144,13 @@ class Tensor:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
-    def held(self) -> tuple[int, int]:
+    def held_range(self) -> tuple[int, int]:
         """The first element in C order that this rank holds, and the one after the last."""
         return (0, math.prod(self.shape)) if self.shard is None else self.shard
 
     def _here(self, part: slice) -> slice:
         """Where these bytes of the tensor lie among those that this rank holds."""
-        before = self.held[0] * self.dtype.itemsize
+        before = self.held_range[0] * self.dtype.itemsize
         return slice(part.start - before, part.stop - before)
 
     def memory(self, part: slice) -> NDArray[np.uint8] | None:
@@ -179,18 +179,18 @@ class Tensor:
         put_elements(self.read(), self._here(part), values)
 
 
-def put_arrays(tensors: Iterable[Tensor], found: Mapping[str, Any]) -> None:
+def put_arrays(handles: Iterable[TensorHandle], found: Mapping[str, Any]) -> None:
     """Replace the values of all tensors. Raises ValueError if `found` has other ones."""
-    wanted = {tensor.name: tensor for tensor in tensors}
+    wanted = {handle.name: handle for handle in handles}
     if odd := wanted.keys() ^ found.keys():
         raise ValueError(f"{min(odd)} is not in both")
-    for name, tensor in wanted.items():
+    for name, handle in wanted.items():
         array = np.asarray(found[name])
-        if (array.shape, array.dtype) != (tensor.shape, tensor.dtype):
+        if (array.shape, array.dtype) != (handle.shape, handle.dtype):
             raise ValueError(
-                f"{name} has shape {array.shape} and type {array.dtype}, here {tensor.shape} and {tensor.dtype}"
+                f"{name} has shape {array.shape} and type {array.dtype}, here {handle.shape} and {handle.dtype}"
             )
-        tensor.write(array)
+        handle.write(array)
 
 
 def parts_of(samples: int, accumulation: int) -> list[slice]:
@@ -201,10 +201,10 @@ def parts_of(samples: int, accumulation: int) -> list[slice]:
 
 
 def left_out(what: str) -> CheckpointError:
-    """The error of a framework whose `state` would leave something out that training goes on with."""
+    """The error of a framework whose `handles` would leave something out that training goes on with."""
     return CheckpointError(
         f"{what}: no checkpoint would hold that; make every parameter and slot in the framework's `build`, and name "
-        "each in its `state`"
+        "each in its `handles`"
     )
 
 
@@ -257,7 +257,7 @@ class Framework(ABC):
     """Whether running variances follow the variance of the batch itself, rather than n / (n - 1) times it."""
 
     is_sharded: ClassVar[bool] = False
-    """Whether each rank holds a shard of model and optimizer. Then `held`, `tensors`, `predict` and a format's `save` gather
+    """Whether each rank holds a shard of model and optimizer. Then `state_dict`, `normalized_state`, `predict` and a format's `save` gather
     what other ranks hold: every rank must call them, equally often, and rank 0 alone writes the format's files."""
 
     before_update: Callable[[], None] | None = None
@@ -319,7 +319,7 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """A copy of every tensor that a checkpoint's format holds, as host arrays.
 
         Keys: `model/<name>` for each of `Network.parameters()` and `Network.buffers()`, in their layouts, and
@@ -332,19 +332,19 @@ class Framework(ABC):
         """The momenta that the framework holds, times this, are those of `Sgd`; or its first moments are those of `AdamW`."""
         return 1.0
 
-    def tensors(self) -> Arrays:
-        """`held` with the momenta of the optimizer's description, as all frameworks have them. What is compared bit for bit is `held`: scaling rounds."""
-        held = self.held()
+    def normalized_state(self) -> Arrays:
+        """`state_dict` with the momenta of the optimizer's description, as all frameworks have them. What is compared bit for bit is `state_dict`: scaling rounds."""
+        state = self.state_dict()
         scale: Any = np.float32(self.momentum_scale())
-        momenta = _momenta(held)
-        return {name: array * scale if name in momenta else array for name, array in held.items()}
+        momenta = _momenta(state)
+        return {name: array * scale if name in momenta else array for name, array in state.items()}
 
     @abstractmethod
-    def state(self) -> Sequence[Tensor]:
-        """Every tensor of model and optimizer, in an order that is the same on every rank and in every run.
+    def handles(self) -> Sequence[TensorHandle]:
+        """The handle of every tensor of model and optimizer, in an order that is the same on every rank and in every run.
 
-        Its names are those of `held`, without the running statistics, which are in `rank_state`. Together the two are
-        all that a restart needs. The tensors are valid until the next `build` or `load` of a format, so strategies ask for
+        Their names are those of `state_dict`, without the running statistics, which are in `local_state`. Together the two are
+        all that a restart needs. The handles are valid until the next `build` or `load` of a format, so strategies ask for
         them at every save. Raises CheckpointError if training goes on with other tensors too, such as a slot that an
         optimizer has made since.
         """
@@ -368,10 +368,10 @@ class Framework(ABC):
         """
 
     def await_copies(self) -> None:  # noqa: B027 (only a GPU needs it)
-        """Return when all copies that `Tensor.copy_into` has begun are complete. Another thread may call it."""
+        """Return when all copies that `TensorHandle.copy_into` has begun are complete. Another thread may call it."""
 
     @property
-    def native(self) -> Mapping[str, Any]:
+    def native_objects(self) -> Mapping[str, Any]:
         """The library's own objects, by name, for engines that serve this framework alone: its class says which.
 
         They are valid until the next `build`. Most frameworks need none.
@@ -379,7 +379,7 @@ class Framework(ABC):
         return {}
 
     @abstractmethod
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         """The state that only this rank has and no format stores: running statistics, states of random generators.
 
         The keys say which part of the state an array is: `buffer/<name>` running statistics, `random/<name>` states of
@@ -387,8 +387,8 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def load_rank_state(self, state: Arrays) -> None:
-        """Restore what `rank_state` returned. Called after a format's `load`."""
+    def load_local_state(self, state: Arrays) -> None:
+        """Restore what `local_state` returned. Called after a format's `load`."""
 
     def forget(self, part: str) -> None:
         """Reset a part of the loaded state to that of a new process. Negative controls of the resume proof need it.
@@ -398,9 +398,9 @@ class Framework(ABC):
         """
         if part != "momentum":
             raise ValueError(f"{type(self).__name__} has no {part} to forget")
-        tensors = {tensor.name: tensor for tensor in self.state()}
-        for name in _slots(tensors):
-            tensors[name].write(np.zeros_like(tensors[name].read()))
+        handles = {handle.name: handle for handle in self.handles()}
+        for name in _slots(handles):
+            handles[name].write(np.zeros_like(handles[name].read()))
 
     @abstractmethod
     def device(self) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, Tensor, TrainSpec
+from ckptbench.frameworks.contract import Arrays, Format, Framework, Sgd, TensorHandle, TrainSpec
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
 from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.run.control.ranks import RankContext
@@ -67,22 +67,24 @@ class NumpyFramework(Framework):
     def abort(self) -> None:
         """There is one rank."""
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         model = {f"model/{name}": array.copy() for name, array in self.weights.items()}
         return {**model, **{f"optimizer/{name}": a.copy() for name, a in self.momenta.items()}}
 
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         return [
-            self._tensor(f"{kind}/{name}", arrays, name)
+            self._handle(f"{kind}/{name}", arrays, name)
             for kind, arrays in (("model", self.weights), ("optimizer", self.momenta))
             for name in arrays
         ]
 
-    def _tensor(self, full_name: str, arrays: dict[str, NDArray[np.float32]], name: str) -> Tensor:
+    def _handle(
+        self, full_name: str, arrays: dict[str, NDArray[np.float32]], name: str
+    ) -> TensorHandle:
         def write(array: NDArray[np.generic]) -> None:
             arrays[name][...] = array
 
-        return Tensor(
+        return TensorHandle(
             name=full_name,
             shape=arrays[name].shape,
             dtype=arrays[name].dtype,
@@ -91,10 +93,10 @@ class NumpyFramework(Framework):
             in_place=True,
         )
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return random_state()
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
 
     def device(self) -> str:
@@ -111,7 +113,7 @@ def _flat(images: Inputs) -> NDArray[np.float32]:
 
 def _save(framework: NumpyFramework, path: Path) -> None:
     with path.open("wb") as file:
-        np.savez(file, **framework.held())  # type: ignore[arg-type]
+        np.savez(file, **framework.state_dict())  # type: ignore[arg-type]
 
 
 def _load(framework: NumpyFramework, path: Path) -> None:

@@ -1,6 +1,6 @@
 """The states of the random generators that all frameworks share, as arrays: Python's and NumPy's global generators.
 
-The arrays' names begin with `random/`. Those of a framework's own generators in `Framework.rank_state` do so too.
+The arrays' names begin with `random/`. Those of a framework's own generators in `Framework.local_state` do so too.
 """
 
 from __future__ import annotations

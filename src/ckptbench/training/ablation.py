@@ -14,7 +14,7 @@ from ckptbench.common.removal import remove_or_warn
 from ckptbench.frameworks.contract import Arrays, Framework
 
 REPLACED = {"random": "random/", "dropout": "seed/", "statistics": "buffer/"}
-"""Parts of `Framework.rank_state`, with the beginning of the names of their arrays."""
+"""Parts of `Framework.local_state`, with the beginning of the names of their arrays."""
 FORGOTTEN = ("momentum", "first_update")
 """Parts that the framework leaves out itself: see `Framework.forget`."""
 STATISTICS = "statistics"
@@ -33,7 +33,7 @@ class Ablation:
         self._framework = framework
         self._rank = rank
         self._statistics = exchange / "statistics-of-rank-0.npz"
-        self._before = framework.rank_state() if part in REPLACED else {}
+        self._before = framework.local_state() if part in REPLACED else {}
 
     def apply(self) -> None:
         """Leave the part out. Call it on every rank after the load.
@@ -41,9 +41,9 @@ class Ablation:
         Raises CheckpointError if the rank's state has no such part, because such a restart would show nothing.
         """
         if self._part in REPLACED:
-            loaded = self._framework.rank_state()
+            loaded = self._framework.local_state()
             other = self._of_rank_0(loaded) if self._part == STATISTICS else self._before
-            self._framework.load_rank_state(replaced(self._part, loaded, other))
+            self._framework.load_local_state(replaced(self._part, loaded, other))
         elif self._part in FORGOTTEN:
             self._framework.forget(self._part)
 

@@ -32,18 +32,18 @@ class StateDigester:
         """Write a digest if `proof` is on. `data_position` is the epoch of the next sample and the step in it."""
         if self._proof:
             place = {"position/data": np.asarray(data_position, np.int64)}
-            self._write(when, position, {**self._framework.rank_state(), **place})
+            self._write(when, position, {**self._framework.local_state(), **place})
 
     def see_version(self, position: Position, level: str) -> None:
         """Write a digest of the state that was just loaded from a version of `position`, if `proof` is on."""
         if self._proof:
-            self._write("version", position, self._framework.rank_state(), level)
+            self._write("version", position, self._framework.local_state(), level)
 
     def see_end(self, position: Position, path: Path) -> None:
         """Write the last digest. With `proof` on also write all arrays to `path`, if the tensors fit in KEPT_BYTES."""
-        state = self._framework.rank_state() if self._proof else {}
+        state = self._framework.local_state() if self._proof else {}
         self._write("end", position, state)
-        tensors = self._framework.held()
+        tensors = self._framework.state_dict()
         updated = (each for name, each in tensors.items() if group_of(name) != "statistics")
         if self._proof and sum(array.nbytes for array in updated) <= KEPT_BYTES:
             with path.open("wb") as file:
@@ -60,7 +60,7 @@ class StateDigester:
                 step=position.step,
                 epoch=position.epoch,
                 level=level,
-                tensors=digests(self._framework.held()),
+                tensors=digests(self._framework.state_dict()),
                 rank_state=digests(state),
             )
         )

@@ -17,7 +17,7 @@ def state_of(network: Network, framework: Framework) -> State:
 
     Raises CkptbenchError where the framework built another network than `network`.
     """
-    tensors = framework.held()
+    tensors = framework.state_dict()
     described = {
         f"model/{name}": shape
         for name, shape in {**network.parameters(), **network.buffers()}.items()
@@ -34,7 +34,7 @@ def state_of(network: Network, framework: Framework) -> State:
         optimizer=_bytes(tensors, slots),
         second_moments=_bytes(tensors, second),
         # With the running statistics, which every rank has of its own.
-        rest=_bytes(own := framework.rank_state(), own),
+        rest=_bytes(own := framework.local_state(), own),
     )
 
 

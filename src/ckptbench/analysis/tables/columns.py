@@ -7,7 +7,9 @@ from ckptbench.matrix.networks.tensor_groups import GROUPS
 from ckptbench.matrix.registry import FRAMEWORKS
 
 ATTEMPT = Column("attempt", "integer", "1", "from 1")
-TENSOR = Column("tensor", "text", "", "its name, as `Framework.tensors` and `rank_state` give it")
+TENSOR = Column(
+    "tensor", "text", "", "its name, as `Framework.state_dict` and `local_state` give it"
+)
 GROUP = Column("group", "text", "", ", ".join(GROUPS))
 RUN = Column("run", "text", "", "id of the cell: the name of its run folder")
 RANK = Column("rank", "integer", "1", "the training process, from 0")

@@ -37,7 +37,7 @@ class Asynchronous(Strategy):
         (slot,) = slots
         assert (self._buffer is not None) == (self._rank < self._writers), "not ready"
         self._on_stage("begun")
-        own = self._training_state.rank_state()
+        own = self._training_state.local_state()
         if self._buffer is not None:
             self._buffer.begin(own)
             self._buffer.capture()

@@ -53,7 +53,7 @@ class DeepFreeze(Strategy):
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         assert self._buffer is not None
         self._on_stage("begun")
-        self._buffer.begin(self._training_state.rank_state())
+        self._buffer.begin(self._training_state.local_state())
         self._begin_capture(self._buffer)
         written = {
             slot.level: self._writing.submit(

@@ -60,10 +60,10 @@ class MultiNodeCheckpointer(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = save_own(staging, rank, self._training_state.rank_state())
+        own = save_own(staging, rank, self._training_state.local_state())
         if self._checkpointer is None:
             self._checkpointer = chainermn.create_multi_node_checkpointer(
-                NAME, self._training_state.native["communicator"], path=str(staging)
+                NAME, self._training_state.native_objects["communicator"], path=str(staging)
             )
         self._checkpointer.path = str(staging)
         self._checkpointer.save(self._target(), position.step)
@@ -72,8 +72,8 @@ class MultiNodeCheckpointer(Strategy):
         return Shard(captured=done(None), written={slot.level: done((own, replica))})
 
     def _target(self) -> _Target:
-        native = self._training_state.native
-        return _Target(native["model"], native["optimizer"])
+        objects = self._training_state.native_objects
+        return _Target(objects["model"], objects["optimizer"])
 
     def load(self, version: Version, folder: Path) -> None:
         """Every rank reads its own file, so that the version may be of more ranks, but not of fewer."""
@@ -90,4 +90,4 @@ class MultiNodeCheckpointer(Strategy):
         with reading(snapshot), np.load(snapshot, allow_pickle=False) as archive:
             NpzDeserializer(archive).load(self._target())
         with reading(folder / own_name(place.rank)):
-            self._training_state.load_rank_state(own)
+            self._training_state.load_local_state(own)

@@ -22,7 +22,7 @@ class Native(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        files = [save_own(staging, self._world.rank, self._training_state.rank_state())]
+        files = [save_own(staging, self._world.rank, self._training_state.local_state())]
         if self._world.rank == 0 or self._training_state.is_sharded:
             files += self._save_state(staging)
         self._on_stage("written")

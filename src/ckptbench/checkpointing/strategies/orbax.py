@@ -41,7 +41,7 @@ class Orbax(OneWriter):
     @property
     def _writes(self) -> bool:
         """Orbax divides arrays of JAX among all ranks."""
-        return super()._writes or ARRAYS in self._training_state.native
+        return super()._writes or ARRAYS in self._training_state.native_objects
 
     def _begin(self, staging: Path) -> Future[None]:
         if self._checkpointer is None:
@@ -49,9 +49,9 @@ class Orbax(OneWriter):
             # If its threads may make the folder and cannot, other threads of it wait for the folder for minutes.
             options = ocp.AsyncOptions(create_directories_asynchronously=False)
             self._checkpointer = ocp.AsyncCheckpointer(handler, async_options=options)
-        tensors = self._training_state.state()
-        arrays = self._training_state.native.get(ARRAYS) or {
-            tensor.name: tensor.read() for tensor in tensors
+        handles = self._training_state.handles()
+        arrays = self._training_state.native_objects.get(ARRAYS) or {
+            handle.name: handle.read() for handle in handles
         }
         self._checkpointer.save(staging / STATE, args=ocp.args.PyTreeSave(arrays))
         return done(None)
@@ -64,9 +64,9 @@ class Orbax(OneWriter):
         return [f"{STATE}/{name}" for name in names_in(staging / STATE)]
 
     def _load(self, folder: Path) -> None:
-        tensors = self._training_state.state()
+        handles = self._training_state.handles()
         # Arrays of JAX would be restored to the devices that the writers had.
-        as_numpy = {tensor.name: ocp.RestoreArgs(restore_type=np.ndarray) for tensor in tensors}
+        as_numpy = {handle.name: ocp.RestoreArgs(restore_type=np.ndarray) for handle in handles}
         own = {jax.process_index()}
         alone = ocp.options.MultiprocessingOptions(primary_host=None, active_processes=own)
         handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
@@ -75,7 +75,7 @@ class Orbax(OneWriter):
             ocp.Checkpointer(handler, multiprocessing_options=alone) as checkpointer,
         ):
             args = ocp.args.PyTreeRestore(restore_args=as_numpy)
-            put_arrays(tensors, checkpointer.restore(folder / STATE, args=args))
+            put_arrays(handles, checkpointer.restore(folder / STATE, args=args))
 
     def _end(self) -> None:
         if self._checkpointer is not None:

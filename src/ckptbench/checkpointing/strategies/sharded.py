@@ -30,12 +30,12 @@ class Sharded(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = save_own(staging, rank, self._training_state.rank_state())
-        shard = own_shard(self._training_state.state(), rank, self._world.world_size)
+        own = save_own(staging, rank, self._training_state.local_state())
+        shard = own_shard(self._training_state.handles(), rank, self._world.world_size)
         write_pieces(
             staging / shard_name(rank),
             [piece for _, piece in shard],
-            (block for tensor, piece in shard for block in tensor.blocks(piece.bytes)),
+            (block for handle, piece in shard for block in handle.blocks(piece.bytes)),
         )
         self._on_stage("written")
         return Shard(

@@ -32,7 +32,7 @@ class TensorFlowAsync(OneWriter):
     _variables: Sequence[tf.Variable] = ()
 
     def _begin(self, staging: Path) -> Future[None]:
-        named = self._training_state.native["variables"]
+        named = self._training_state.native_objects["variables"]
         variables = list(named.values())
         # By identity: two variables that are compared give a tensor.
         if list(map(id, variables)) != list(map(id, self._variables)):
@@ -51,7 +51,7 @@ class TensorFlowAsync(OneWriter):
 
     def _load(self, folder: Path) -> None:
         with reading(folder / PREFIX):
-            checkpoint = _over_variables(self._training_state.native["variables"])
+            checkpoint = _over_variables(self._training_state.native_objects["variables"])
             checkpoint.save_counter  # noqa: B018 (makes the counter, which the asynchronous save wrote)
             checkpoint.read(str(folder / PREFIX)).assert_consumed()
 
@@ -65,7 +65,7 @@ class TensorFlowAsync(OneWriter):
 
 
 def _over_variables(variables: dict[str, tf.Variable]) -> tf.train.Checkpoint:
-    """A checkpoint of the parts of the variables that lie in this process, under their names in `Framework.state`."""
+    """A checkpoint of the parts of the variables that lie in this process, under their names in `Framework.handles`."""
     return tf.train.Checkpoint(**{name: _local(variable) for name, variable in variables.items()})
 
 

@@ -28,7 +28,7 @@ from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery.contract import Loss, Regrouped, Verdict
 from ckptbench.failures.recovery.elastic import Elastic, ElasticRank
-from ckptbench.frameworks.contract import Arrays, Framework, Tensor
+from ckptbench.frameworks.contract import Arrays, Framework, TensorHandle
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.run.control.link import Link
@@ -113,7 +113,7 @@ class ReinitRank(ElasticRank):
         """That others were not at the end when this rank was."""
         self._steps: dict[int, int] = {}
         """The step of each rank that has a state, from when all met last."""
-        self._tensors: Sequence[Tensor] = ()
+        self._handles: Sequence[TensorHandle] = ()
         """Model and optimizer in `replica`. A step that fails may leave whole parameters in the place of FSDP2's shards."""
         if link.is_replacement:  # it has imported the framework, which is about to join the others
             self._noticed_ns = clock()
@@ -136,7 +136,7 @@ class ReinitRank(ElasticRank):
         framework.disconnect()
         if Role.NEW not in self._meet(Role.SURVIVOR, reached.step):
             raise error
-        held = Held.of(self._tensors, self.framework) if self._from_replica else None
+        held = Held.of(self._handles, self.framework) if self._from_replica else None
         framework.reconnect(self.world)
         return self._regrouped(noticed_ns, held)
 
@@ -173,7 +173,7 @@ class ReinitRank(ElasticRank):
             source = next(rank for rank in ranks if self._steps.get(rank) == step)
             if self.world.rank not in ranks or all(self._steps.get(each) == step for each in ranks):
                 continue
-            sent = Held.of(self.framework.state(), self.framework)
+            sent = Held.of(self.framework.handles(), self.framework)
             for array in sent.arrays():
                 dist.broadcast(torch.from_numpy(array), source, group)
             if not has_it:
@@ -206,7 +206,7 @@ class ReinitRank(ElasticRank):
     def barrier(self) -> None:
         """All wait before an epoch's first step: no step has failed, so the tensors are those that steps change."""
         if self._from_replica:
-            self._tensors = self.framework.state()
+            self._handles = self.framework.handles()
         super().barrier()
 
     def finish(self) -> None:
@@ -237,10 +237,10 @@ class Held:
     statistics: Arrays
 
     @classmethod
-    def of(cls, tensors: Sequence[Tensor], framework: Framework) -> Self:
-        own = framework.rank_state()
+    def of(cls, handles: Sequence[TensorHandle], framework: Framework) -> Self:
+        own = framework.local_state()
         return cls(
-            {each.name: np.array(each.read(), order="C") for each in tensors},
+            {each.name: np.array(each.read(), order="C") for each in handles},
             {name: np.array(own[name], order="C") for name in own if name.startswith("buffer/")},
         )
 
@@ -250,9 +250,9 @@ class Held:
         return [array.reshape(-1).view(np.uint8) for array in each if array.size]
 
     def put(self, framework: Framework) -> None:
-        for tensor in framework.state():
-            tensor.write(self.tensors[tensor.name])
-        framework.load_rank_state({**framework.rank_state(), **self.statistics})
+        for handle in framework.handles():
+            handle.write(self.tensors[handle.name])
+        framework.load_local_state({**framework.local_state(), **self.statistics})
 
 
 def whole_step(steps: Mapping[int, int], parts: int) -> int | None:

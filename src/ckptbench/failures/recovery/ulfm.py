@@ -320,10 +320,10 @@ class UlfmRank(AveragingRank):
     def _send_state(self, source: int) -> int:
         """Send model and optimizer from the rank `source` of the communicator to all. Returns their bytes."""
         size = 0
-        for tensor in self.framework.state():
-            array = np.ascontiguousarray(tensor.read()).copy()
+        for handle in self.framework.handles():
+            array = np.ascontiguousarray(handle.read()).copy()
             self._world.Bcast(array.reshape(-1).view(np.uint8), source)
             if self._world.rank != source:
-                tensor.write(array)
+                handle.write(array)
             size += array.nbytes
         return size

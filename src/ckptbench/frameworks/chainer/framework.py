@@ -24,7 +24,7 @@ from ckptbench.frameworks.contract import (
     Format,
     Framework,
     Sgd,
-    Tensor,
+    TensorHandle,
     TrainSpec,
     left_out,
 )
@@ -193,7 +193,7 @@ class Chainer(Framework):
         """MomentumSGD keeps v = momentum * v - learning_rate * g."""
         return float(-1 / self._optimizer.lr)
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
         return {
             **{f"model/{name}": _to_host(variable.array) for name, variable in parameters.items()},
@@ -206,7 +206,7 @@ class Chainer(Framework):
         }
 
     @property
-    def native(self) -> dict[str, Any]:
+    def native_objects(self) -> dict[str, Any]:
         """`model`: the chain; `optimizer`: of several ranks the multi-node one; `communicator`: ChainerMN's."""
         return {
             "model": self._model,
@@ -214,7 +214,7 @@ class Chainer(Framework):
             "communicator": self._communicator,
         }
 
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         parameters = {name: self._variable(name) for name in self._network.parameters()}
         known = {id(parameter) for parameter in parameters.values()}
         for name, parameter in self._model.namedparams():
@@ -229,20 +229,20 @@ class Chainer(Framework):
             self._counter(),
         ]
 
-    def _weights(self, name: str, parameter: Any) -> Tensor:
-        return self._tensor(name, lambda: parameter.array)
+    def _weights(self, name: str, parameter: Any) -> TensorHandle:
+        return self._handle(name, lambda: parameter.array)
 
-    def _slot(self, name: str, parameter: Any) -> Tensor:
-        return self._tensor(name, lambda: parameter.update_rule.state[SLOT])
+    def _slot(self, name: str, parameter: Any) -> TensorHandle:
+        return self._handle(name, lambda: parameter.update_rule.state[SLOT])
 
-    def _tensor(self, name: str, memory: Callable[[], Any]) -> Tensor:
-        """A tensor whose array, NumPy's or CuPy's, is what `memory` returns."""
+    def _handle(self, name: str, memory: Callable[[], Any]) -> TensorHandle:
+        """A handle whose array, NumPy's or CuPy's, is what `memory` returns."""
 
         def write(array: NDArray[np.generic]) -> None:
             memory()[...] = self._device.send(array)
 
         array = memory()
-        return Tensor(
+        return TensorHandle(
             name=name,
             shape=array.shape,
             dtype=array.dtype,
@@ -251,7 +251,7 @@ class Chainer(Framework):
             in_place=isinstance(array, np.ndarray),
         )
 
-    def _counter(self) -> Tensor:
+    def _counter(self) -> TensorHandle:
         """The number of updates, which the optimizer and the update rule of every parameter count alike."""
 
         def write(array: NDArray[np.generic]) -> None:
@@ -259,7 +259,7 @@ class Chainer(Framework):
             for parameter in self._model.params():
                 parameter.update_rule.t = int(array)
 
-        return Tensor(
+        return TensorHandle(
             name="optimizer/steps",
             shape=(),
             dtype=np.dtype(np.int64),
@@ -267,13 +267,13 @@ class Chainer(Framework):
             write=write,
         )
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         return {
             **{f"buffer/{name}": statistics for name, statistics in self._buffers().items()},
             **random_state(),
         }
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         for name in self._network.buffers():
             self._variable(name)[...] = self._device.send(state[f"buffer/{name}"])
         load_random_state(state)

@@ -86,7 +86,7 @@ class PyTorchFsdp(PyTorch):
         aborts now and then (PyTorch 2.13 on CPU: `terminate called without an active exception`, in 1 of 22 pairs of ranks).
         """
         self.barrier()
-        self._tensors.clear()
+        self._handles.clear()
         del self.module, self.optimizer, self._forward, self._mesh, self._places, self._all_buffers
         gc.collect()
         super().close()

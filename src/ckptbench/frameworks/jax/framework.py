@@ -4,7 +4,7 @@ Deterministic mode has no setting of its own: with one number of threads XLA com
 has no environment for GPUs.
 
 The update donates parameters and slots: XLA writes the new values over the old ones. Exception: an array of NumPy that
-`Tensor.read` returned keeps the old values alive, and the update takes new memory.
+`TensorHandle.read` returned keeps the old values alive, and the update takes new memory.
 
 Every rank holds everything. JAX refuses to cut a dimension that the ranks do not divide, so with shards each tensor would have to
 lie padded.
@@ -38,7 +38,7 @@ from ckptbench.frameworks.contract import (
     Framework,
     Optimizer,
     Sgd,
-    Tensor,
+    TensorHandle,
     TrainSpec,
     left_out,
     parts_of,
@@ -178,7 +178,7 @@ class Jax(Framework):
             sys.stderr.flush()
             os._exit(1)
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Under `optimizer/` AdamW has `optimizer/count` too."""
         return {name: self._described(name, array) for name, array in self.stored().items()}
 
@@ -195,18 +195,18 @@ class Jax(Framework):
 
     def put(self, found: Mapping[str, Any]) -> None:
         """Replace all of `stored`. Raises ValueError if `found` has other arrays."""
-        put_arrays([*self.state(), *map(self._statistic, self._statistics)], found)
+        put_arrays([*self.handles(), *map(self._statistic, self._statistics)], found)
 
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         if odd := self._arrays.keys() ^ set(self._names):
             raise left_out(f"{min(odd)} came or went after the framework was built")
-        return [self._tensor(name) for name in self._names]
+        return [self._handle(name) for name in self._names]
 
-    def _tensor(self, name: str) -> Tensor:
+    def _handle(self, name: str) -> TensorHandle:
         def write(array: NDArray[np.generic]) -> None:
             self._arrays[name] = self._on_all(array)
 
-        return Tensor(
+        return TensorHandle(
             name=name,
             shape=self._arrays[name].shape,
             dtype=np.dtype(self._arrays[name].dtype),
@@ -214,13 +214,13 @@ class Jax(Framework):
             write=write,
         )
 
-    def _statistic(self, name: str) -> Tensor:
-        """A running statistic of this rank, which is no part of `state`."""
+    def _statistic(self, name: str) -> TensorHandle:
+        """A running statistic of this rank, which is no part of `handles`."""
 
         def write(array: NDArray[np.generic]) -> None:
             self._statistics[name] = self._row(array)
 
-        return Tensor(
+        return TensorHandle(
             name=f"model/{name}",
             shape=self._statistics[name].shape[1:],
             dtype=np.dtype(np.float32),
@@ -229,16 +229,16 @@ class Jax(Framework):
         )
 
     @property
-    def native(self) -> dict[str, Any]:
-        """`arrays`: the jax.Array of every tensor of `state`, by its name. The next update deletes them."""
+    def native_objects(self) -> dict[str, Any]:
+        """`arrays`: the jax.Array of every tensor of `handles`, by its name. The next update deletes them."""
         return {"arrays": dict(self._arrays)}
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         statistics = {f"buffer/{name}": _own(row)[0] for name, row in self._statistics.items()}
         own = {**statistics, "random/jax": _own(self._key)[0]}
         return {**random_state(), **{name: np.array(array) for name, array in own.items()}}
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
         self._key = self._row(state["random/jax"])
         self._statistics = {name: self._row(state[f"buffer/{name}"]) for name in self._statistics}

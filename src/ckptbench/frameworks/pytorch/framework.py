@@ -29,7 +29,7 @@ from ckptbench.frameworks.contract import (
     Framework,
     Optimizer,
     Sgd,
-    Tensor,
+    TensorHandle,
     TrainSpec,
     left_out,
     parts_of,
@@ -48,7 +48,7 @@ from ckptbench.frameworks.pytorch.tensors import (
     by_memory,
     check_shape,
     from_numpy,
-    tensor_of,
+    handle_of,
     to_numpy,
 )
 from ckptbench.frameworks.random_state import load_random_state, random_state, seed_all
@@ -88,9 +88,9 @@ class PyTorch(Framework):
         self._device = torch.device(world.accelerator)
         # Copies to the host go beside the stream in which the network computes.
         self._copying = torch.cuda.Stream() if self._device.type == "cuda" else None
-        self._tensors: dict[str, tuple[tuple[Any, ...], Tensor]] = {}
+        self._handles: dict[str, tuple[tuple[Any, ...], TensorHandle]] = {}
         self._replica = (0, 1)
-        """See `Tensor.replica`."""
+        """See `TensorHandle.replica`."""
 
     @classmethod
     def join(cls, world: RankContext, *, seed: int, deterministic: bool) -> Self:
@@ -129,7 +129,7 @@ class PyTorch(Framework):
 
     def _make(self, weights: Arrays) -> None:
         """Make the module with these weights, or random ones for parameters without, and the optimizer, for all ranks that there are."""
-        self._tensors.clear()
+        self._handles.clear()
         self.module = module_of(self._spec.network).to(self._device)
         self._places = named_places(self.module, "_parameters")
         with torch.no_grad():
@@ -290,7 +290,7 @@ class PyTorch(Framework):
             if slots.keys() != self._slots.keys():
                 raise left_out(f"the optimizer has the slots {', '.join(sorted(slots))}")
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         model = {f"model/{name}": self._whole(tensor) for name, tensor in self._parameters()}
         buffers = {f"model/{name}": self._whole(tensor) for name, tensor in self._buffers()}
         slots = self.slots_of(dict(self._parameters()))
@@ -305,10 +305,10 @@ class PyTorch(Framework):
         return tensor
 
     def _shard(self, tensor: torch.Tensor) -> tuple[int, int] | None:
-        """See `Tensor.shard`."""
+        """See `TensorHandle.shard`."""
         return None
 
-    def state(self) -> list[Tensor]:
+    def handles(self) -> list[TensorHandle]:
         parameters = dict(self._parameters())
         self._check_optimizer(parameters.values())
         named = {
@@ -316,18 +316,18 @@ class PyTorch(Framework):
             **self.slots_of(parameters),
         }
         tied = by_memory(named, self._own)
-        return [self._tensor(named[names[0]], memory, names) for memory, names in tied.items()]
+        return [self._handle(named[names[0]], memory, names) for memory, names in tied.items()]
 
-    def _tensor(self, tensor: torch.Tensor, memory: Memory, names: list[str]) -> Tensor:
-        """Reuse the Tensor of the last call if its memory is the same, because saves make training wait."""
-        known = self._tensors.get(names[0])
+    def _handle(self, tensor: torch.Tensor, memory: Memory, names: list[str]) -> TensorHandle:
+        """Reuse the TensorHandle of the last call if its memory is the same, because saves make training wait."""
+        known = self._handles.get(names[0])
         if known is None or known[0] != (memory, names):
             # What is kept holds its memory, so no other tensor can come to lie there.
-            made = tensor_of(names, self._own(tensor), self._copying)
+            made = handle_of(names, self._own(tensor), self._copying)
             shape, shard = tuple(tensor.shape), self._shard(tensor)
             whole = replace(made, shape=shape, shard=shard, replica=self._replica)
             found = (memory, names), whole
-            known = self._tensors[names[0]] = found
+            known = self._handles[names[0]] = found
         return known[1]
 
     def keep_memory(self, memory: NDArray[np.uint8]) -> None:
@@ -367,11 +367,11 @@ class PyTorch(Framework):
             copied.synchronize()
 
     @property
-    def native(self) -> dict[str, Any]:
+    def native_objects(self) -> dict[str, Any]:
         """`module`: the network, without the wrapper of DistributedDataParallel; `optimizer`: that of torch.optim."""
         return {"module": self.module, "optimizer": self.optimizer}
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         """Running statistics are part of it: ranks differ in them until DistributedDataParallel sends rank 0's."""
         state = random_state()
         state |= {
@@ -382,7 +382,7 @@ class PyTorch(Framework):
             state["random/cuda"] = torch.cuda.get_rng_state(self._device).numpy()
         return state
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
         torch.set_rng_state(torch.from_numpy(state["random/torch"]))
         if self._device.type == "cuda":

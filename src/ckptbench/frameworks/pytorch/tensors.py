@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as arrays of NumPy, and as tensors of the contract."""
+"""Tensors of PyTorch as arrays of NumPy, and as handles of the contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ckptbench.common.small_floats import SMALL_FLOATS, name_of
-from ckptbench.frameworks.contract import Tensor
+from ckptbench.frameworks.contract import TensorHandle
 
 Memory = tuple[Any, ...]
 """Where the numbers of a tensor lie in this process, and how."""
@@ -30,7 +30,9 @@ def by_memory(
     return found
 
 
-def tensor_of(names: list[str], tensor: torch.Tensor, copying: torch.cuda.Stream | None) -> Tensor:
+def handle_of(
+    names: list[str], tensor: torch.Tensor, copying: torch.cuda.Stream | None
+) -> TensorHandle:
     values = tensor.detach()
     # Made once, because saves make training wait.
     on_host = to_numpy(values) if copying is None else None
@@ -44,9 +46,9 @@ def tensor_of(names: list[str], tensor: torch.Tensor, copying: torch.cuda.Stream
     def write(array: NDArray[np.generic]) -> None:
         values.copy_(from_numpy(array, values.dtype))
 
-    return Tensor(
+    return TensorHandle(
         name=names[0],
-        also=tuple(names[1:]),
+        aliases=tuple(names[1:]),
         shape=tuple(values.shape),
         dtype=_numpy_type(values.dtype),
         read=lambda: to_numpy(values.cpu()) if on_host is None else on_host,

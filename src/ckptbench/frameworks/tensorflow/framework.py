@@ -29,7 +29,7 @@ from ckptbench.frameworks.contract import (
     Framework,
     Optimizer,
     Sgd,
-    Tensor,
+    TensorHandle,
     TrainSpec,
     left_out,
     parts_of,
@@ -53,7 +53,7 @@ class TensorFlow(Framework):
     """One rank. A run with a single rank trains under OneDeviceStrategy through the same code.
 
     Keras does not aggregate running statistics and seeds. Under MultiWorkerMirroredStrategy every rank keeps its own,
-    and can read them without the other ranks. The formats store rank 0's statistics and no seeds, so `rank_state` has
+    and can read them without the other ranks. The formats store rank 0's statistics and no seeds, so `local_state` has
     both. Keras' running variance follows the variance of the batch; that of PyTorch and Chainer follows n / (n - 1) of
     it. The weights do not depend on this.
     """
@@ -241,7 +241,7 @@ class TensorFlow(Framework):
             return 1.0
         return float(-1 / self.optimizer.learning_rate.numpy())
 
-    def held(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Under `optimizer/` there are also `optimizer/iteration` and `optimizer/learning_rate`."""
         variables = {**self._parameters, **self._buffers}
         return {
@@ -273,15 +273,15 @@ class TensorFlow(Framework):
         }
 
     @property
-    def native(self) -> dict[str, Any]:
-        """`variables`: the tf.Variable behind every tensor of `state`, by its name."""
+    def native_objects(self) -> dict[str, Any]:
+        """`variables`: the tf.Variable behind every tensor of `handles`, by its name."""
         return {"variables": {name: variable.value for name, variable in self._variables().items()}}
 
-    def state(self) -> list[Tensor]:
-        return [self._tensor(name, variable) for name, variable in self._variables().items()]
+    def handles(self) -> list[TensorHandle]:
+        return [self._handle(name, variable) for name, variable in self._variables().items()]
 
     def _variables(self) -> dict[str, keras.Variable]:
-        """Those of `state` by name. Raises CheckpointError if the optimizer has others."""
+        """Those of `handles` by name. Raises CheckpointError if the optimizer has others."""
         slots, own = self._slots(), self.optimizer.variables
         if len(slots) % len(self._parameters) or len(own) != len(slots) + 2:
             raise left_out(
@@ -294,11 +294,11 @@ class TensorFlow(Framework):
             "optimizer/learning_rate": self.optimizer.learning_rate,
         }
 
-    def _tensor(self, name: str, variable: keras.Variable) -> Tensor:
+    def _handle(self, name: str, variable: keras.Variable) -> TensorHandle:
         """While an array that `read` returned lives, TensorFlow moves the variable to new memory before it changes it."""
         # Of a variable of MultiWorkerMirroredStrategy this is the part that lies in this process.
         (own,) = self._strategy.experimental_local_results(variable.value)
-        return Tensor(
+        return TensorHandle(
             name=name,
             shape=tuple(own.shape),
             dtype=np.dtype(own.dtype.as_numpy_dtype),
@@ -307,13 +307,13 @@ class TensorFlow(Framework):
             write=lambda array: own.assign(np.array(array)),
         )
 
-    def rank_state(self) -> Arrays:
+    def local_state(self) -> Arrays:
         state = random_state()
         state |= {f"buffer/{name}": array_of(variable) for name, variable in self._buffers.items()}
         state |= {f"seed/{index}": array_of(seed) for index, seed in enumerate(self._seeds)}
         return state
 
-    def load_rank_state(self, state: Arrays) -> None:
+    def load_local_state(self, state: Arrays) -> None:
         load_random_state(state)
         for name, variable in self._buffers.items():
             variable.assign(state[f"buffer/{name}"])

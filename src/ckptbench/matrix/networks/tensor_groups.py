@@ -1,6 +1,6 @@
 """The group of the state to which a tensor belongs, found from its name.
 
-`frameworks.contract.Framework.tensors` and `Framework.rank_state` define the names.
+`frameworks.contract.Framework.state_dict` and `Framework.local_state` define the names.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ PARAMETERS = frozenset({"kernel", "bias", "scale", "shift"})
 STATISTICS = frozenset({"mean", "variance"})
 """PARAMETERS and STATISTICS: last parts of the tensor names in `matrix.networks.layers`."""
 MOMENTS = PARAMETERS | {"second_moment"}
-"""The same of the optimizer's slots that are no counters: see `frameworks.contract.Framework.held`."""
-RANK_STATE = {"random": "random", "seed": "dropout", "position": "position"}
+"""The same of the optimizer's slots that are no counters: see `frameworks.contract.Framework.state_dict`."""
+LOCAL_STATE = {"random": "random", "seed": "dropout", "position": "position"}
 """Groups by the first part of the tensor's name."""
 
 
@@ -32,9 +32,9 @@ def group_of(tensor: str) -> str:
             return "momentum" if last in MOMENTS else "counters"
         case "buffer":
             return "counters" if "num_batches" in name else "statistics"
-        case _ if kind in RANK_STATE:
-            return RANK_STATE[kind]
+        case _ if kind in LOCAL_STATE:
+            return LOCAL_STATE[kind]
     raise CkptbenchError(
         f'the name "{tensor}" does not say to which part of the state the tensor belongs: see '
-        "`Framework.tensors` and `Framework.rank_state` for the names"
+        "`Framework.state_dict` and `Framework.local_state` for the names"
     )

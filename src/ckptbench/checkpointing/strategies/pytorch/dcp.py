@@ -35,10 +35,10 @@ class Dcp(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = save_rest(staging, rank, self._training_state.rank_state())
+        own = save_rest(staging, rank, self._training_state.local_state())
         with telling_the_cause():
             dcp.save(
-                state_of(self._training_state.native, rank),
+                state_of(self._training_state.native_objects, rank),
                 checkpoint_id=staging,
                 no_dist=self._world.world_size == 1,
             )

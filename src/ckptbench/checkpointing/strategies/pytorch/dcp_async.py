@@ -66,8 +66,8 @@ class DcpAsync(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = self._training_state.rank_state()
-        state = state_of(self._training_state.native, self._world.rank)
+        own = self._training_state.local_state()
+        state = state_of(self._training_state.native_objects, self._world.rank)
         if self._stager is None:
             self._stager = self._make_stager()
         answer = dcp.async_save(

@@ -91,7 +91,7 @@ def load(version: Version, folder: Path, training_state: TrainingState, rank: in
 
     Raises CheckpointError where the files are not the whole state of this training_state.
     """
-    state = state_of(training_state.native, rank)
+    state = state_of(training_state.native_objects, rank)
     if (other := statistics_rank(version, rank)) != rank:
         state["statistics"] = {str(other): state["statistics"][str(rank)]}
     with reading(folder / INDEX):

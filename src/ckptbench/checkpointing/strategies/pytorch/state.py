@@ -18,21 +18,21 @@ _BUFFER = "buffer/"
 """Beginning of the names of running statistics in the state of one rank."""
 
 
-def state_of(native: Mapping[str, Any], rank: int) -> dict[str, Any]:
+def state_of(objects: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """Parameters, the optimizer's slots by parameter, and the running statistics of `rank` under its number.
 
     Ranks differ in their running statistics. Under a common name an engine would take each of them from whichever rank
     it likes. All values are tensors, so that no engine needs to pickle one.
     """
     return {
-        **updated_state(native),
-        "statistics": {str(rank): dict(native["module"].named_buffers())},
+        **updated_state(objects),
+        "statistics": {str(rank): dict(objects["module"].named_buffers())},
     }
 
 
-def updated_state(native: Mapping[str, Any]) -> dict[str, Any]:
+def updated_state(objects: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters, and the optimizer's slots by parameter: what an update changes, and a forward pass does not."""
-    module, optimizer = native["module"], native["optimizer"]
+    module, optimizer = objects["module"], objects["optimizer"]
     names = {parameter: name for name, parameter in module.named_parameters()}
     return {
         "model": {name: parameter.detach() for parameter, name in names.items()},
@@ -68,7 +68,7 @@ def load_rest(version: Version, folder: Path, training_state: TrainingState, ran
         return
     own = load_own(folder, rank)
     with reading(folder / own_name(rank)):
-        training_state.load_rank_state({**training_state.rank_state(), **own})
+        training_state.load_local_state({**training_state.local_state(), **own})
 
 
 def statistics_rank(version: Version, rank: int) -> int:

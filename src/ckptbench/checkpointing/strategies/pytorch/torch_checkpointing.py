@@ -70,7 +70,7 @@ class TorchCheckpointing(OneWriter):
             self._has_begun = True
 
     def _state(self) -> _State:
-        return _State(updated_state(self._training_state.native))
+        return _State(updated_state(self._training_state.native_objects))
 
     def _begin(self, staging: Path) -> Future[None]:
         self.ready()
@@ -90,7 +90,7 @@ class TorchCheckpointing(OneWriter):
         return [_name(part) for part in self._state().get_items()]
 
     def _load(self, folder: Path) -> None:
-        for part, wanted in updated_state(self._training_state.native).items():
+        for part, wanted in updated_state(self._training_state.native_objects).items():
             path = folder / _name(part)
             with reading(path):
                 found = torch.load(path, map_location="cpu", mmap=True, weights_only=True)

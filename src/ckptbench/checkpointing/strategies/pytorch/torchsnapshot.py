@@ -68,7 +68,7 @@ class TorchSnapshot(Strategy):
         (slot,) = slots
         staging = slot.open()
         self._on_stage("begun")
-        own = self._training_state.rank_state()
+        own = self._training_state.local_state()
         pending = Snapshot.async_take(
             str(staging), self._app_state(), pg=self._group.group, replicated=_REPLICATED
         )
@@ -78,7 +78,7 @@ class TorchSnapshot(Strategy):
         return Shard(captured=done(None), written={slot.level: written})
 
     def _app_state(self) -> dict[str, StateDict]:
-        state = state_of(self._training_state.native, self._world.rank)
+        state = state_of(self._training_state.native_objects, self._world.rank)
         return {name: StateDict(part) for name, part in state.items()}
 
     def _finish(

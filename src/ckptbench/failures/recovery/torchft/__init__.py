@@ -255,10 +255,10 @@ class TorchFtRank(AveragingRank):
 
     def _state(self) -> dict[str, dict[str, Any]]:
         """What a rank takes over from this one: model, optimizer and running statistics."""
-        own = self.framework.rank_state()
+        own = self.framework.local_state()
         return {
             "tensors": {
-                each.name: self._torch.from_numpy(each.read()) for each in self.framework.state()
+                each.name: self._torch.from_numpy(each.read()) for each in self.framework.handles()
             },
             "statistics": {
                 name: self._torch.from_numpy(array)
@@ -269,13 +269,13 @@ class TorchFtRank(AveragingRank):
 
     def _take(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """The state of this rank's random generators stays its own."""
-        for tensor in self.framework.state():
-            array = state["tensors"][tensor.name].numpy()
-            tensor.write(array)
+        for handle in self.framework.handles():
+            array = state["tensors"][handle.name].numpy()
+            handle.write(array)
             self._taken += array.nbytes
         statistics = {name: each.numpy() for name, each in state["statistics"].items()}
         self._taken += sum(each.nbytes for each in statistics.values())
-        self.framework.load_rank_state({**self.framework.rank_state(), **statistics})
+        self.framework.load_local_state({**self.framework.local_state(), **statistics})
 
     def _ask_quorum(self) -> None:
         """Return when this rank is in a quorum whose connections stand, with the state of its step.
