@@ -82,7 +82,6 @@ class StrategyContext:
 class Slot:
     """Where the files of one save go at one level."""
 
-    step: int
     level: str
     folder: Path
     """The partial folder, which may not be there yet: see `open`."""

@@ -74,7 +74,7 @@ def assemble_shards(
     if chosen is None:
         return None
     step, attempt = chosen
-    staging = levels.shared.staging(step)
+    staging = levels.slot(SHARED, step).open()
     version = own.get(chosen)
     if version is not None:
         mark_written(staging, world.rank, _bring(version, staging))
