@@ -11,7 +11,7 @@ import pytest
 from stored_versions import Busy, names, staged, write
 
 from ckptbench.checkpointing.store import CheckpointStore
-from ckptbench.checkpointing.writer import take
+from ckptbench.common.files import take
 from ckptbench.common.removal import try_to_remove
 
 

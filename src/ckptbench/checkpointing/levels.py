@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckptbench.checkpointing.contract import Slot
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
@@ -61,11 +60,6 @@ class Levels:
     def local(self) -> dict[str, CheckpointStore]:
         """Those that belong to a node, the nearest first."""
         return {level: store for level, store in self.stores.items() if level != SHARED}
-
-    def slot(self, level: str, step: int) -> Slot:
-        """Where the files of the version of `step` go at this level."""
-        store = self.stores[level]
-        return Slot(level, store.partial_folder(step), store.recycled)
 
     def make(self) -> None:
         """Make the folders of the local tiers, for this user alone. Call it before anything in them is changed.

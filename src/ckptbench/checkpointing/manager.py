@@ -195,7 +195,7 @@ class CheckpointManager:
         """
         number = step // self._interval_steps if self._interval_steps else step
         return tuple(
-            self._levels.slot(level, step)
+            Slot.of(self._stores[level], level, step)
             for level, n in self._every_nth.items()
             if everywhere or number % n == 0
         )
