@@ -47,14 +47,14 @@ from training import LENGTH, OPTIMIZERS, OVER_PYTORCH, RESULTS, Saver, Training
 from ckptbench.checkpointing.contract import done
 from ckptbench.checkpointing.copying import WAY, kept_memory
 from ckptbench.checkpointing.store import fsync
-from ckptbench.checkpointing.writer import write_file
-from ckptbench.common.footprint import Footprint, forget_peak
+from ckptbench.common.files import write_file
 from ckptbench.frameworks.pytorch import PyTorch
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.registry import STRATEGIES, Precision, load
 from ckptbench.run.control.joining import pin
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.control.variables import steady_heap
+from ckptbench.run.footprints import Footprint, forget_peak
 from ckptbench.run.trace import Checkpoint, read_trace
 
 NONE, DISK = "none", "disk"

@@ -116,8 +116,8 @@ def _failures(scenario: Scenario, folder: Path) -> Arrays:
     found: Arrays = {}
     for way, (name, spec) in BLOCKED.items():
         strategy = _open(scenario, folder / f"failing_{way}", spec)
-        staging = CheckpointStore(folder / f"failing_{way}", keep=2).staging(SAVED.step)
-        (staging / name).mkdir(exist_ok=True)
+        staging = CheckpointStore(folder / f"failing_{way}", keep=2).partial_folder(SAVED.step)
+        (staging / name).mkdir(parents=True, exist_ok=True)
         scenario.framework.barrier()
         strategy.save(SAVED)
         found[f"failed/{way}"] = np.asarray(_error_of(lambda: strategy.save(NEXT)))  # noqa: B023
@@ -280,7 +280,8 @@ def be_killed(framework: str, name: str, folder: Path) -> None:
     strategy.save(SAVED)
     strategy.settle()
     (folder / "pid").write_text(str(_process_of(strategy).pid))
-    staging = CheckpointStore(folder / "killed", keep=2).staging(NEXT.step)
+    staging = CheckpointStore(folder / "killed", keep=2).partial_folder(NEXT.step)
+    staging.mkdir()
     os.mkfifo(staging / LAST_FILES[name])  # nobody reads from it
     strategy.save(NEXT)
     while not {path.name for path in staging.iterdir()} & {"__0_0.distcp", "model_0.pt"}:

@@ -19,9 +19,16 @@ from ckptbench.run.position import Position
 NESTED = ("index", "state/0/values", "state/places")
 
 
+def staged(store: CheckpointStore, step: int) -> Path:
+    """The partial folder of the version of `step`, which is there."""
+    folder = store.partial_folder(step)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
     """A version whose two files are functions of its step."""
-    staging = store.staging(step)
+    staging = staged(store, step)
     random = np.random.default_rng(step)
     (staging / "model.bin").write_bytes(random.bytes(size))
     (staging / "rank-0.safetensors").write_bytes(random.bytes(100))
@@ -35,7 +42,7 @@ def write(store: CheckpointStore, step: int, *, size: int = 5000) -> Version:
 
 def write_with_folders(store: CheckpointStore, step: int) -> Version:
     """A version whose state lies in folders, as some engines write it."""
-    staging = store.staging(step)
+    staging = staged(store, step)
     for name in NESTED:
         (staging / name).parent.mkdir(parents=True, exist_ok=True)
         (staging / name).write_bytes(np.random.default_rng(step).bytes(1000))

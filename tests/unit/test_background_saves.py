@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from numpy_framework import ALONE, NumpyFramework, linear
+from stored_versions import staged
 from strategies import timed
 from test_native import FIRST, SECOND, built, newest, same
 
@@ -602,7 +603,7 @@ def test_a_rank_that_writes_no_state_needs_no_memory(tmp_path: Path, memories: l
 @ENGINES
 def test_an_error_of_the_disk_names_the_file(tmp_path: Path, engine: str) -> None:
     saving = strategy(engine, tmp_path / "store", built())
-    staging = CheckpointStore(tmp_path / "store", keep=2).staging(FIRST.step)
+    staging = staged(CheckpointStore(tmp_path / "store", keep=2), FIRST.step)
     (staging / shard_name(0)).mkdir()
     saving.save(FIRST)
     with pytest.raises(

@@ -20,6 +20,7 @@ from ckptbench.common.errors import ConfigError
 from ckptbench.config import reading as sources
 from ckptbench.config.expansion import expand
 from ckptbench.config.planning import plan_study
+from ckptbench.config.removed import REMOVED
 from ckptbench.config.study import StudyConfig, load_config, schema
 from ckptbench.matrix.cell import Cell
 
@@ -78,12 +79,12 @@ BAD = {
     "matrix: {model: [gpt_baby, llama_debug]}": "matrix.model[1] is 'llama_debug': llama_debug was removed after version 0.1: use gpt_baby",
     "failures: {disk: [{step: 1, rank: 0, kind: full_disk}]}": "failures.disk[0].kind is 'full_disk': full_disk was removed after version 0.1: use kill",
     "matrix: {faults: {exponential: {kind: slow}}}": "matrix.faults[0] is {'exponential': {'kind': 'slow'}}: slow was removed after version 0.1: use kill, hang or damage",
-    "decision: {replacement_minutes: 5}": "decision.replacement_minutes is 5: replacement_minutes was removed after version 0.1: remove it",
+    "decision: {replacement_minutes: 5}": "decision.replacement_minutes is 5: replacement_minutes was removed after version 0.1: leave it out",
     "matrix: {dataset: nt3}": "matrix.dataset[0] is 'nt3': nt3 was removed after version 0.1: use synthetic",
-    "datasets: {nt3: {folder: /tmp}}": "datasets.nt3 is {'folder': '/tmp'}: nt3 was removed after version 0.1: remove it",
-    "matrix: {strategy: {deepfreeze: {memory: 1, partner: 0}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 1, 'partner': 0}}: partner was removed after version 0.1: remove it",
-    "matrix: {strategy: {dcp_async: {stager: fresh}}}": "matrix.strategy[0] is {'dcp_async': {'stager': 'fresh'}}: stager was removed after version 0.1: remove it",
-    "matrix: {strategy: [native, {orbax: {compression: true}}]}": "matrix.strategy[1] is {'orbax': {'compression': True}}: compression was removed after version 0.1: remove it",
+    "datasets: {nt3: {folder: /tmp}}": "datasets.nt3 is {'folder': '/tmp'}: nt3 was removed after version 0.1: leave it out",
+    "matrix: {strategy: {deepfreeze: {memory: 1, partner: 0}}}": "matrix.strategy[0] is {'deepfreeze': {'memory': 1, 'partner': 0}}: partner was removed after version 0.1: leave it out",
+    "matrix: {strategy: {dcp_async: {stager: fresh}}}": "matrix.strategy[0] is {'dcp_async': {'stager': 'fresh'}}: stager was removed after version 0.1: leave it out",
+    "matrix: {strategy: [native, {orbax: {compression: true}}]}": "matrix.strategy[1] is {'orbax': {'compression': True}}: compression was removed after version 0.1: leave it out",
     "matrix: {history: [whole, again]}": "matrix.history[1] is 'again': again was removed after version 0.1: use rerun, its new name",
     "include: [{history: again}]": "include[0].history[0] is 'again': again was removed after version 0.1: use rerun, its new name",
     "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
@@ -201,6 +202,12 @@ def test_a_bad_config_is_refused_in_one_line_with_file_field_value_and_remedy(
     assert line.startswith(begin)
     assert end in line
     assert time.process_time() - start < 20, "what is too large must not be made first"
+
+
+@pytest.mark.parametrize("remedy", [each for some in REMOVED.values() for each in some.values()])
+def test_the_line_on_what_was_removed_says_one_thing_to_do(remedy: str) -> None:
+    assert re.match("(use|leave it out)( |;|$)", remedy)
+    assert not re.search(": |remove", remedy)
 
 
 @pytest.mark.parametrize(("text", "fault"), UNREADABLE.items(), ids=lambda text: text[:40])

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptbench.common.footprint import Footprint, forget_peak
 from ckptbench.run.events import Memory
-from ckptbench.run.footprints import Footprints
+from ckptbench.run.footprints import Footprint, Footprints, forget_peak
 from ckptbench.run.recorder import Recorder
 from ckptbench.run.trace import whole_events
 
@@ -69,7 +68,7 @@ def test_a_kernel_without_a_mark_that_can_be_reset_gives_the_peak_of_the_whole_p
     before = Footprint.now()
     with held(SIZE):
         pass
-    monkeypatch.setattr("ckptbench.common.footprint.CLEAR_REFS", "/proc/self/no-such-file")
+    monkeypatch.setattr("ckptbench.run.footprints.CLEAR_REFS", "/proc/self/no-such-file")
     assert not forget_peak()
     assert Footprint.now().peak_bytes - before.bytes >= SIZE - ROUGHLY
 

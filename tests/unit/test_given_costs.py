@@ -92,7 +92,7 @@ def test_levels_can_be_given(tmp_path: Path) -> None:
         ),
         (
             {"strategies": [{"name": "save", "stall_s": 1, "asynchronous": True}]},
-            "strategies[0].asynchronous is true: asynchronous was removed after version 0.1: remove it",
+            "strategies[0].asynchronous is true: asynchronous was removed after version 0.1: leave it out; a save with durable_s goes on",
         ),
         ({"interval": "soon"}, "interval"),
         ({"interval": "never"}, "interval is 'never': use an interval"),

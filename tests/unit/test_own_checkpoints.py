@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from in_process import in_job, interrupt, last_digest, stop_after, versions
-from stored_versions import write
+from stored_versions import staged, write
 from strategies import IDENTITY
 
 from ckptbench.analysis.collect.run_folder import Run
@@ -305,7 +305,7 @@ def test_versions_that_name_this_run_are_its_own_whatever_the_lock_file_says(
         (run_folder / name).write_text(json.dumps({"run_id": run_id}))
     with checkpoint_folder_locked(folder, run_folder=run_folder):
         store = CheckpointStore(folder, keep=2)
-        write(store, 1), store.staging(2)
+        write(store, 1), staged(store, 2)
     spoil(folder / ".lock")
     with checkpoint_folder_locked(folder, run_folder=run_folder):
         assert json.loads((folder / ".lock").read_text())["run_folder"] == str(run_folder)

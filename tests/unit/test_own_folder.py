@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stored_versions import names, write
+from stored_versions import names, staged, write
 from test_levels import interrupted
 
 from ckptbench.checkpointing.levels import open_levels
@@ -127,7 +127,7 @@ def test_a_run_changes_nothing_where_another_users_link_leads(
     path.rename(tmp_path / "before")
     victim = tmp_path / "victim" if component == "run" else tmp_path / "victim" / near.name
     write(store := CheckpointStore(victim, keep=1), 9)
-    store.staging(10)
+    staged(store, 10)
     (victim / "version-00000011").mkdir()  # damaged
     before = names(victim)
     path.symlink_to(tmp_path / "victim")

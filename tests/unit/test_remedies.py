@@ -15,8 +15,8 @@ import pytest
 from run_folders import cell
 
 from ckptbench.common import remedies
-from ckptbench.common.files import write_json
-from ckptbench.common.remedies import blame, in_one_line, is_full, mount_of, naming, remedy
+from ckptbench.common.files import naming, write_json
+from ckptbench.common.remedies import blame, in_one_line, is_full, mount_of, remedy
 from ckptbench.launch.child_process import ChildProcess, LogFollower
 from ckptbench.run.events import End
 from ckptbench.run.recorder import Recorder

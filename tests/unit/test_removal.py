@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from stored_versions import Busy, names, write
+from stored_versions import Busy, names, staged, write
 
 from ckptbench.checkpointing.store import CheckpointStore
-from ckptbench.checkpointing.writer import take
+from ckptbench.common.files import take
 from ckptbench.common.removal import try_to_remove
 
 
@@ -72,7 +72,7 @@ def test_a_version_whose_manifest_cannot_be_removed_stays_whole(
 def test_a_half_written_version_that_cannot_be_removed_is_not_in_the_way_of_the_next_attempt(
     tmp_path: Path, busy: Busy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    busy.hold(CheckpointStore(tmp_path, keep=1).staging(2))
+    busy.hold(staged(CheckpointStore(tmp_path, keep=1), 2))
     store = CheckpointStore(tmp_path, keep=1, attempt=2)
     store.discard_partial()
     assert "version-00000002.partial cannot be removed" in caplog.text

@@ -18,7 +18,7 @@ IN_RANKS = (
 SHARED = {
     "frameworks": ("contract", "determinism", "numpy_framework", "random_state"),
     "checkpointing.strategies": ("asynchronous", "deepfreeze", "known_cost", "native", "sharded"),
-    "failures.recovery": ("contract", "elastic", "loading", "restart"),
+    "failures.recovery": ("contract", "elastic", "restart"),
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
 ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "report.figures": {"numpy", "pandas", "matplotlib"}, "report.page": {"numpy", "pandas", "vl_convert"}}  # fmt: skip

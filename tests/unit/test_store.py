@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_versions import NESTED, commit, fails, names, write, write_with_folders
+from stored_versions import NESTED, commit, fails, names, staged, write, write_with_folders
 from strategies import IDENTITY
 
 from ckptbench.checkpointing import store as store_module
@@ -96,10 +96,10 @@ def test_of_files_that_each_rank_has_for_itself_a_rank_reads_its_own() -> None:
 def test_an_empty_folder_among_the_files_is_an_error_of_its_save(tmp_path: Path) -> None:
     """It would be gone, or in the way, wherever the version is copied to."""
     store = CheckpointStore(tmp_path, keep=1)
-    (store.staging(1) / "left").mkdir(parents=True)
+    (staged(store, 1) / "left").mkdir(parents=True)
     position = Position(step=1, epoch=0, step_in_epoch=1)
     with pytest.raises(CheckpointError, match=r"version-00000001\.partial/left belongs to no"):
-        commit(store, store.staging(1), [], position, format="bin")
+        commit(store, staged(store, 1), [], position, format="bin")
 
 
 def test_the_newest_is_the_highest_step_not_the_last_name(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_all_versions_are_listed_oldest_first_and_a_damaged_one_is_an_error(tmp_
     store = CheckpointStore(tmp_path, keep=2)
     assert store.versions() == []
     written = [write(store, 9), write(store, 10)]
-    store.staging(11)
+    staged(store, 11)
     assert store.versions() == written
     (written[0].folder / "model.bin").write_bytes(b"changed")
     with pytest.raises(CheckpointError, match="version-00000009"):
@@ -129,7 +129,7 @@ def test_there_is_no_newest_of_nothing(tmp_path: Path) -> None:
 def test_a_partial_version_is_never_read_and_can_be_discarded(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=2)
     version = write(store, 1)
-    (store.staging(2) / "model.bin").write_bytes(b"half")
+    (staged(store, 2) / "model.bin").write_bytes(b"half")
     assert store.newest() == version
     store.discard_partial()
     assert names(tmp_path) == [version.folder.name]
@@ -154,7 +154,7 @@ def test_a_version_of_an_earlier_run_that_cannot_be_removed_is_an_error(
 ) -> None:
     store = CheckpointStore(tmp_path, keep=1)
     write(store, 1)
-    store.staging(2)
+    staged(store, 2)
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "try_to_remove", lambda *_, **__: OSError("in use"))
         with pytest.raises(
@@ -222,8 +222,8 @@ def test_a_checksum_that_is_known_is_not_computed_again(
 ) -> None:
     monkeypatch.setattr(store_module, "file_checksum", fails)
     store = CheckpointStore(tmp_path, keep=1)
-    (store.staging(1) / "model").touch()
+    (staged(store, 1) / "model").touch()
     files = [File(name="model", kind="state", bytes=0, checksum="0" * 32)]
     position = Position(step=1, epoch=0, step_in_epoch=1)
-    version = commit(store, store.staging(1), files, position, format="bin")
+    version = commit(store, staged(store, 1), files, position, format="bin")
     assert checksums_of(version.folder) == {"model": "0" * 32}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from numpy_framework import ALONE, NumpyFramework, linear
-from stored_versions import Busy
+from stored_versions import Busy, staged
 from strategies import timed
 
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext
@@ -222,7 +222,7 @@ def test_ranks_meet_behind_training_without_a_collective(
 
 
 def test_a_file_that_no_shard_names_is_never_committed(store: CheckpointStore, trace: Path) -> None:
-    (store.staging(1) / "unnamed").write_bytes(b"1")
+    (staged(store, 1) / "unnamed").write_bytes(b"1")
     with pytest.raises(CheckpointError, match="unnamed belongs to no rank's shard"):
         timed(store, built(), trace=trace).save(FIRST)
     assert store.newest() is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckptbench.checkpointing.copying import kept_memory
-from ckptbench.checkpointing.writer import write_file
+from ckptbench.common.files import write_file
 
 BYTES = 5 * 4096
 PWRITE = os.pwrite

@@ -1,6 +1,6 @@
 """The checksum of a checkpoint's files: XXH3 with 128 bits, by Yann Collet's xxHash, of the checksums of a file's blocks.
 
-So several threads can compute it, each of other blocks (`strategies/copying.c`). It is many times faster than SHA-256, and
+So several threads can compute it, each of other blocks (`copying.c`). It is many times faster than SHA-256, and
 known before the sync of the same bytes has ended. It finds damage of every kind, but it is no signature: whoever can write
 to the folder can also write files with the same checksum.
 """

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.frameworks.contract import Arrays, Format, TensorHandle
 from ckptbench.matrix.plugin_spec import Option
@@ -82,13 +83,16 @@ class StrategyContext:
 class Slot:
     """Where the files of one save go at one level."""
 
-    step: int
     level: str
     folder: Path
     """The partial folder, which may not be there yet: see `open`."""
     recycled: Path
     """The folder in which files of a removed version may lie. A rank may move its own from there into `folder` and write
     over them. Only of use where the registry entry says `recycles`."""
+
+    @classmethod
+    def of(cls, store: CheckpointStore, level: str, step: int) -> Self:
+        return cls(level, store.partial_folder(step), store.recycled)
 
     def open(self) -> Path:
         """Make the folder where it is missing, and return it.

@@ -195,9 +195,7 @@ class CheckpointManager:
         """
         number = step // self._interval_steps if self._interval_steps else step
         return tuple(
-            Slot(
-                step, level, self._stores[level].partial_folder(step), self._stores[level].recycled
-            )
+            Slot.of(self._stores[level], level, step)
             for level, n in self._every_nth.items()
             if everywhere or number % n == 0
         )
@@ -267,9 +265,10 @@ class CheckpointManager:
     def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:
         """Put this rank's shards on stable storage, level by level. The rank that commits then makes a version of each."""
         finished = []
-        for level, written in pending.shard.written.items():
-            with self._recording_failure(pending.position, level):
-                finished.append(self._finish_level(level, pending.position, written.result(), meet))
+        for slot in self._slots:
+            with self._recording_failure(pending.position, slot.level):
+                files = pending.shard.written[slot.level].result()
+                finished.append(self._finish_level(slot, pending.position, files, meet))
         return [durable for durable in finished if durable is not None]
 
     def _writers_of(self, level: str) -> Sequence[int]:
@@ -282,9 +281,9 @@ class CheckpointManager:
         return self._world.rank == self._writers_of(level)[0]
 
     def _finish_level(
-        self, level: str, position: Position, files: tuple[File, ...], meet: Callable[[], None]
+        self, slot: Slot, position: Position, files: tuple[File, ...], meet: Callable[[], None]
     ) -> Durable | None:
-        staging = self._stores[level].staging(position.step)
+        level, staging = slot.level, slot.open()
         if not self._commits(level):
             for file in files:
                 # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.

@@ -24,8 +24,8 @@ from ckptbench.checkpointing.state_files import (
     own_shard,
     shard_name,
 )
-from ckptbench.checkpointing.writer import write_file
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.files import write_file
 from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, TensorHandle
 from ckptbench.run.events import File

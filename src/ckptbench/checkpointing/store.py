@@ -59,7 +59,7 @@ class Synced:
 
 
 class CheckpointStore:
-    """The versions of one run in one folder. Every rank may write into `staging`, but only one rank commits."""
+    """The versions of one run in one folder. Every rank may write into a partial folder, but only one rank commits."""
 
     def __init__(self, folder: Path, *, keep: int, attempt: int = 1) -> None:
         """From attempt 2 on the attempt is part of the staging folder's name: files of an earlier attempt may be left under the plain name."""
@@ -73,15 +73,9 @@ class CheckpointStore:
         return self.folder / RECYCLED
 
     def partial_folder(self, step: int) -> Path:
-        """The folder for the files of the version of `step`, which may not be there yet."""
+        """The folder for the files of the version of `step`, which may not be there yet: `Slot.open` makes it."""
         attempt = "" if self._attempt == 1 else f".attempt-{self._attempt}"
         return self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
-
-    def staging(self, step: int) -> Path:
-        """The same folder, made where it is missing."""
-        folder = self.partial_folder(step)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
     def sync(
         self,

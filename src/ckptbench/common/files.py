@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, cast
 
 from ckptbench.common.errors import RunFolderError
-from ckptbench.common.remedies import cause, naming, number_of, words_of
+from ckptbench.common.remedies import cause, number_of, words_of
 from ckptbench.common.shape import WrongShape, check
 
 Shaped = TypeVar("Shaped")
@@ -20,6 +23,17 @@ Shaped = TypeVar("Shaped")
 NOT_REGULAR = "it is no regular file"
 NO_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 """What file systems without direct writes say."""
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Give this path to the OSErrors of the block that name none, as those of a file that is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
 
 
 def write_json(path: Path, content: dict[str, Any], *, synced: bool = True) -> None:
@@ -119,7 +133,29 @@ def write_all(file: FileIO, content: memoryview) -> None:
         content = content[file.write(content) :]
 
 
-def open_direct(path: str) -> int:
+def write_file(path: str, recycled: str, content: memoryview) -> None:
+    """Write all of a file: `recycled` under its new name `path` if it can be taken, or else a new one.
+
+    It goes past the page cache where the file system allows it. It is not synced. Raises OSError. Another thread can run
+    meanwhile, as each write is one call, of all that is left.
+    """
+    take(recycled, path)
+    descriptor = _open_direct(path)
+    try:
+        if os.fstat(descriptor).st_size != content.nbytes:
+            os.ftruncate(descriptor, 0)
+        written = 0
+        while written < content.nbytes:
+            try:
+                written += os.pwrite(descriptor, content[written:], written)
+            except OSError as error:
+                if error.errno not in NO_DIRECT or not _stop_direct(descriptor):
+                    raise
+    finally:
+        os.close(descriptor)
+
+
+def _open_direct(path: str) -> int:
     """Open a file for writing: with O_DIRECT, or as usual where there are no direct writes. Raises OSError."""
     try:
         return os.open(path, os.O_WRONLY | os.O_DIRECT)
@@ -127,6 +163,31 @@ def open_direct(path: str) -> int:
         if error.errno not in NO_DIRECT:
             raise
         return os.open(path, os.O_WRONLY)
+
+
+def _stop_direct(descriptor: int) -> bool:
+    """Write through the page cache from now on. False: it was so before."""
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+    return bool(flags & os.O_DIRECT)
+
+
+def take(recycled: str, path: str) -> None:
+    """Give the file `recycled` its new name `path`, or make a new file: where it is not there, cannot be written, or has another
+    name too, by which somebody keeps it (`cp -al`)."""
+    try:
+        os.rename(recycled, path)
+    except OSError:
+        pass  # a new file serves as well
+    else:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
+            if os.stat(path).st_nlink == 1:
+                return
+        except OSError:
+            pass  # protected, or a link
+        os.unlink(path)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
 
 
 def file_sha256(path: Path) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, TypedDict, cast
 
 from ckptbench.common.errors import CkptbenchError
-from ckptbench.common.files import open_regular
-from ckptbench.common.remedies import blame, naming
+from ckptbench.common.files import naming, open_regular
+from ckptbench.common.remedies import blame
 from ckptbench.common.shape import check
 
 log = logging.getLogger("ckptbench")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 AnyPath = str | os.PathLike[str]
@@ -79,17 +77,6 @@ def in_one_line(error: BaseException, *places: AnyPath) -> str | None:
     at = Path(named) if named else _fullest([*map(Path, places), Path.cwd()])
     words = words_of(error.errno, at) or "correct what the message names"
     return f"{f'{named}: ' if named else ''}{cause(error)}; {words}, and start again"
-
-
-@contextmanager
-def naming(path: AnyPath) -> Iterator[None]:
-    """Give this path to the OSErrors of the block that name none, as those of a file that is open already."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = os.fspath(path)
-        raise
 
 
 def words_of(number: int | None, place: Path, *, reading: bool = False) -> str | None:

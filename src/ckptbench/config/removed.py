@@ -14,13 +14,13 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
         "storage": _DIRECT,
     },
     "decision": dict.fromkeys(
-        ("survivable", "replacement_minutes"), "remove it: docs/decision.md says what is assumed"
+        ("survivable", "replacement_minutes"), "leave it out; docs/decision.md says what is assumed"
     ),
-    "strategies": {"asynchronous": "remove it: durable_s says it"},
+    "strategies": {"asynchronous": "leave it out; a save with durable_s goes on in the background"},
     "dataset": {
         "nt3": "use synthetic with the shape of its data, as config/studies/deepfreeze.yaml does"
     },
-    "datasets": {"nt3": "remove it"},
+    "datasets": {"nt3": "leave it out"},
     "model": {
         "googlenet_aux": "use googlenet",
         "llama_debug": "use gpt_baby, or gpt2 for a large state",
@@ -29,15 +29,16 @@ REMOVED: Mapping[str, Mapping[str, str]] = {
     "kind": _KINDS,
     "faults": _KINDS,
     "strategy": {
-        "partner": "remove it: a restart on other nodes takes the newest version at shared",
-        "stager": "remove it: all saves reuse the memory of the copies",
-        "compression": "remove it: Orbax writes without",
+        "partner": "leave it out; a restart on other nodes takes the newest version at shared",
+        "stager": "leave it out; all saves reuse the memory of the copies",
+        "compression": "leave it out; Orbax writes without",
     },
     "recovery": {
         "horovod_elastic": "use restart with Horovod, or torchrun, torchft, ulfm or reinit with another framework",
     },
 }
-"""By the field that took them as a value, or the section in which they were fields; "" is the whole file."""
+"""By the field that took them as a value, or the section in which they were fields; "" is the whole file. Each is the end of
+the line "... was removed after version 0.1: ...", so it says what to do and has no colon."""
 
 
 def words_of(value: object) -> Iterator[str]:

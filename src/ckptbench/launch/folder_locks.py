@@ -16,9 +16,9 @@ from typing import IO, TypedDict
 from ckptbench.checkpointing.version import read_version
 from ckptbench.common import locks
 from ckptbench.common.errors import CheckpointError, LaunchError, RunFolderError
-from ckptbench.common.files import open_regular, read_shaped, sync_folders
+from ckptbench.common.files import naming, open_regular, read_shaped, sync_folders
 from ckptbench.common.own_folder import ForeignFolder, check_maker
-from ckptbench.common.remedies import blame, naming
+from ckptbench.common.remedies import blame
 from ckptbench.run.layout import MANIFEST
 from ckptbench.run.plan import PLAN
 

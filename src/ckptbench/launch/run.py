@@ -44,7 +44,7 @@ class Execution:
     lock: str
     """Name of the lock file of that environment."""
     environment_sha256: str | None = None
-    """See `runs.finished.made_from`."""
+    """See `run.finished.made_from`."""
     logs: Path
     resume: bool = False
     """Whether an interrupted run continues from its newest complete version."""

@@ -15,7 +15,7 @@ from ckptbench.run.control.ranks import RankAssignment
 from ckptbench.run.control.variables import RANK, RANK_SOURCE, RANK_SOURCES, SLURM_RANK
 
 STEP: Mapping[str, str | None] = {
-    # srun would bind a step with one task a node to a single core. Each rank pins itself to its cores (world.joining.pin).
+    # srun would bind a step with one task a node to a single core. Each rank pins itself to its cores (run.control.joining.pin).
     "SLURM_CPU_BIND": "none",
     # srun would take the shape of the job from these variables, which contradicts the shape of the step.
     **dict.fromkeys(

@@ -1,6 +1,6 @@
 """Starts the processes of a run and watches them until all have ended, one has died or a limit is reached.
 
-Module `watched` has the processes, `losses` says when one is lost, and `limits` when it takes too long. Here stands what
+Module `child_process` has the processes, `losses` says when one is lost, and `limits` when it takes too long. Here stands what
 follows: the recovery decides about each loss, and the watch does as it says.
 """
 

@@ -376,7 +376,7 @@ FAILURE_KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultsEntry(Entry):
-    """A kind of trace of failures: its options. Module `runs.schedule` draws or reads the trace."""
+    """A kind of trace of failures: its options. Module `run.schedule` draws or reads the trace."""
 
     kills: int = 0
     """How many kills it draws by the steps of the run."""

@@ -29,7 +29,7 @@ class Training:
     accumulation: int = 1
     """Parts into which a step splits each rank's batch."""
     proof: bool = False
-    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `runs.layout.KEPT_BYTES`."""
+    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `run.layout.KEPT_BYTES`."""
 
 
 def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:

@@ -51,7 +51,7 @@ class Failure:
             raise ConfigError(f"a failure at a second has no moment {self.moment}: name a step")
         assert self.stage is None or self.moment == "save"
 
-    def waits_for(self, moment: Moment, step: int | None, stage: str | None = None) -> bool:
+    def waits_for(self, moment: Moment, step: int | None, stage: str | None) -> bool:
         """Whether it strikes at this moment of its victim's work."""
         return self.second is None and (self.moment, self.step, self.stage) == (moment, step, stage)
 

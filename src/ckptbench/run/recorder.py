@@ -7,8 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from ckptbench.common.files import open_regular, read_regular
-from ckptbench.common.remedies import naming
+from ckptbench.common.files import naming, open_regular, read_regular
 from ckptbench.run.events import Event, Steps, to_json
 
 

@@ -77,7 +77,7 @@ def _in_time(faults: PluginSpec, *, seed: int, nodes: Sequence[str]) -> tuple[Fa
 
 
 def intervals(
-    random: np.random.Generator, count: int, *, mean_s: float, shape: float = 1.0
+    random: np.random.Generator, count: int, *, mean_s: float, shape: float
 ) -> NDArray[np.float64]:
     """Times between failures in seconds, `count` of them: Weibull-distributed with this mean and `shape`.
 

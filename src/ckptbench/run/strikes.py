@@ -13,8 +13,6 @@ from ckptbench.run.layout import STRIKES, strikes_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.trace import whole_events
 
-NOTICED_NS = 5e9
-"""The launcher notices a loss at the latest so long after its cause is over."""
 REMOVED_S = 60.0
 """For so long the launcher waits for what a lost node held to be removed."""
 LOOK_S = 0.02
@@ -26,9 +24,9 @@ def recorded_strikes(folder: Path) -> list[Strike]:
     return sorted(strikes, key=attrgetter("unix_ns"))
 
 
-def have_passed(folder: Path) -> dict[int, int]:
-    """The failures that are over, because their victims are gone or go on: by number, since when, in ns since 1970."""
-    return {event.failure: event.unix_ns for event in journals(folder) if isinstance(event, Struck)}
+def have_passed(folder: Path) -> set[int]:
+    """The numbers of the failures that are over, because their victims are gone or go on."""
+    return {event.failure for event in journals(folder) if isinstance(event, Struck)}
 
 
 def journals(folder: Path) -> Iterator[Event]:
@@ -44,7 +42,7 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
     what was still to strike them, nothing could.
     """
     begun = {strike.failure for strike in recorded_strikes(plan.run_folder)}
-    missed = begun - have_passed(plan.run_folder).keys()
+    missed = begun - have_passed(plan.run_folder)
     ahead: set[int] = set()
     for rank in sorted(set(victims) & set(survivors)):
         path = strikes_path(plan.run_folder, rank)
@@ -74,5 +72,5 @@ def await_lost_nodes(plan: Plan) -> None:
     struck = {each.failure: plan.failures[each.failure] for each in strikes}
     lost = {number for number, each in struck.items() if each.node is not None and each.kills}
     end = time.monotonic() + REMOVED_S
-    while not lost <= have_passed(plan.run_folder).keys() and time.monotonic() < end:
+    while not lost <= have_passed(plan.run_folder) and time.monotonic() < end:
         time.sleep(LOOK_S)

@@ -1,7 +1,7 @@
 """The program of one rank before a restart: `python -m ckptbench.training.assemble PLAN STEP`.
 
 It runs on every node of a run whose strategy writes to levels of the nodes, and makes what they hold after STEP a version
-of the shared store. See `strategies.shard_assembly`.
+of the shared store. See `checkpointing.strategies.shard_assembly`.
 """
 
 from __future__ import annotations

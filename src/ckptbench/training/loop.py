@@ -13,7 +13,6 @@ from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.version import Version, read_version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
-from ckptbench.common.footprint import forget_peak
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd, TrainSpec
@@ -26,7 +25,7 @@ from ckptbench.matrix.training import Training, steps_per_epoch
 from ckptbench.run.control.link import Link
 from ckptbench.run.control.ranks import RankContext, world_among
 from ckptbench.run.events import Epoch, Membership, Pause, Phase, Regroup, Stop
-from ckptbench.run.footprints import Footprints
+from ckptbench.run.footprints import Footprints, forget_peak
 from ckptbench.run.layout import final_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position

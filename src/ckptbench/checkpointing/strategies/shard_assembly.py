@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ckptbench.checkpointing.checksum import Checksum
+from ckptbench.checkpointing.contract import Slot
 from ckptbench.checkpointing.done_markers import gather_marked, mark_written
 from ckptbench.checkpointing.levels import Levels
 from ckptbench.checkpointing.store import CheckpointStore
@@ -74,7 +75,7 @@ def assemble_shards(
     if chosen is None:
         return None
     step, attempt = chosen
-    staging = levels.shared.staging(step)
+    staging = Slot.of(levels.shared, SHARED, step).open()
     version = own.get(chosen)
     if version is not None:
         mark_written(staging, world.rank, _bring(version, staging))

@@ -73,6 +73,9 @@ class Elastic(Recovery):
 class ElasticRank(RankRecovery):
     """The half that every rank calls. Its library may wait for other ranks at Python's end."""
 
+    def abort(self) -> NoReturn:
+        self.leave(1)
+
     def leave(self, status: int) -> NoReturn:
         end_at_once(status)
 

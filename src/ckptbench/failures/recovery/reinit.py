@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, NoReturn, Protocol, Self, cast
+from typing import NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,10 +223,6 @@ class ReinitRank(ElasticRank):
             if not tells_of_a_loss(error):
                 raise
             log.info("a rank was lost at the end: %s", error)
-
-    def abort(self) -> NoReturn:
-        """End this process. At Python's end its library might wait for the others."""
-        self.leave(1)
 
 
 @dataclass(frozen=True, slots=True)

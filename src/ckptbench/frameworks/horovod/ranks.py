@@ -49,7 +49,7 @@ def environment(world: RankContext, *, deterministic: bool) -> dict[str, str]:
         "HOROVOD_CROSS_SIZE": local_ranks.count(local_rank),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": MEETING_SECONDS,
     }
-    if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # world.joining.join_ranks has chosen it
+    if interface := os.environ.get("GLOO_SOCKET_IFNAME"):  # run.control.joining has chosen it
         variables["HOROVOD_GLOO_IFACE"] = interface.partition(",")[0]
     if world.world_size > 1:
         host, _, port = world.addresses[0].rpartition(":")

@@ -128,12 +128,12 @@ def prepared(frame: pd.DataFrame, row: Sequence[str] = ROW_COLUMNS) -> pd.DataFr
     return labelled(faceted(ordered(known, present)), row)
 
 
-def faceted(frame: pd.DataFrame, columns: Sequence[str] = PANEL_COLUMNS) -> pd.DataFrame:
+def faceted(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with the column `facet`: which panel a row belongs to, "" where there is only one."""
-    return frame.assign(facet=in_words(frame, separating(frame, columns), ", "))
+    return frame.assign(facet=in_words(frame, separating(frame, PANEL_COLUMNS), ", "))
 
 
-def labelled(frame: pd.DataFrame, columns: Sequence[str] = ROW_COLUMNS) -> pd.DataFrame:
+def labelled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The frame with the column `label`: what a row is within its framework and facet.
 
     What only differs from one framework to another is not repeated in every row, but a format is always

@@ -86,7 +86,7 @@ def node_name(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("SLURMD_NODENAME") or socket.gethostname()
 
 
-def ranks_here(environment: Mapping[str, str] = os.environ) -> list[int]:
+def ranks_here(environment: Mapping[str, str]) -> list[int]:
     """The ranks of the run that belong on the node of the process with this environment."""
     nodes = environment[NODES].split(",")
     if len(set(nodes)) == 1:  # whatever the host calls itself

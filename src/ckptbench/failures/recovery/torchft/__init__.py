@@ -213,9 +213,6 @@ class TorchFtRank(AveragingRank):
                 except RuntimeError as lost:
                     log.info("a rank was lost at the end: %s", lost)
 
-    def abort(self) -> NoReturn:
-        self.leave(1)
-
     def _open(self, step: int) -> None:
         """Make torchft's objects, which begin to send heartbeats. `step` is what this rank's state is after."""
         import torch

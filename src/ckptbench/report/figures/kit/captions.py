@@ -17,7 +17,7 @@ def caption(
     shown: pd.DataFrame,
     provenance: pd.DataFrame,
     reading: str,
-    shared: Sequence[str] = PANEL_COLUMNS,
+    shared: Sequence[str],
 ) -> str:
     """`reading` says how to read the figure. `shared` names the columns that the caption mentions if they do not vary.
 

@@ -93,7 +93,7 @@ def _note_disturbed(axes: Axes) -> None:
     figure.marks_disturbed = True
 
 
-def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: str, look: Look, *, factor: float = 1, fill: str = "") -> None:  # fmt: skip
+def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: str, look: Look, *, factor: float, fill: str = "") -> None:  # fmt: skip
     """A point for each row at its place on the y axis, with the interval from `<column>_lo` to `<column>_hi` as a bar."""
     low, value, high = (factor * rows[f"{column}{end}"] for end in ("_lo", "", "_hi"))
     axes.hlines(places, low, high, colors=look.color, gid=f"{column} interval")
