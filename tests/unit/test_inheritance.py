@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckptbench.launch.inheritance import inherited, recorded
+from ckptbench.launch.inheritance import MORE, inherited, recorded
 
 TAKEN = {
     "PATH": "/bin",
@@ -28,6 +28,16 @@ def test_ranks_take_over_what_libraries_and_schedulers_read_and_no_more() -> Non
     assert inherited({**TAKEN, **LEFT}) == TAKEN
 
 
+def test_more_variables_are_taken_over_where_they_are_named() -> None:
+    more = {MORE: "MY_* https_proxy"}
+    assert inherited({**TAKEN, **LEFT, **more}) == {
+        **TAKEN,
+        **more,
+        "MY_DATA": "/data",
+        "https_proxy": "proxy:3128",
+    }
+
+
 SETTINGS = {
     "CUDA_VISIBLE_DEVICES": "0,1",
     "FI_PROVIDER": "efa",
@@ -41,6 +51,7 @@ SETTINGS = {
     "SLURM_JOB_NODELIST": "n[1-2]",
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "UCX_TLS": "rc",
+    MORE: "HF_* MY_DATA",
 }
 SECRETS = (
     # of the schedulers and of what starts ranks
@@ -49,7 +60,8 @@ SECRETS = (
     # users' own that begin as a library's or a scheduler's
     *("TF_VAR_private_key", "TF_VAR_db_pass", "TF_AUTH", "NCCL_PAT", "OMP_DB_PWD", "UCX_API_KEY", "TORCH_LICENSE_KEY", "FI_PASS"),
     *("JAX_REGISTRY_COOKIE", "LD_SECRET", "PYTHONKEYRING_PASSWORD", "PBS_O_MY_SECRET", "SLURM_ENTRY_PASSPHRASE"),
-    *("NCCL_TOKEN", "UCX_CREDENTIALS"),
+    # passed on because CKPTBENCH_INHERIT says so
+    *("HF_TOKEN", "HF_HUB_CREDENTIALS", "MY_DATA"),
 )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+MORE = "CKPTBENCH_INHERIT"
+"""Names more variables, separated by blanks; `*` stands for any letters."""
 INHERITED = (
     # programs, files and language
     *("PATH", "HOME", "USER", "LOGNAME", "LNAME", "USERNAME", "SHELL", "TMPDIR", "TMP", "TEMP"),
@@ -49,7 +51,7 @@ RECORDED = (
     *("SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS", "SLURM_MEM_PER_NODE", "SLURM_THREADS_PER_CORE", "SLURM_RESTART_COUNT"),
     *("PBS_JOBID", "PBS_QUEUE", "PBS_ARRAY_INDEX", "NCPUS"),
     *("JOB_ID", "SGE_TASK_ID", "SGE_BINDING", "SGE_HGR_*", "QUEUE", "PE", "NSLOTS", "NHOSTS", "RESTARTED"),
-    *("CKPTBENCH_LAUNCHER_HOST", "CKPTBENCH_COPY"),
+    *("CKPTBENCH_LAUNCHER_HOST", "CKPTBENCH_COPY", MORE),
 )  # fmt: skip
 """What a manifest has: the names that are known to change a figure. Whatever else a site or a user sets may be a secret."""
 _SECRET = re.compile(
@@ -65,7 +67,7 @@ _IN_ADDRESS = re.compile(
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """What ranks take over."""
-    return _chosen(environment, INHERITED)
+    return _chosen(environment, (*INHERITED, *environment.get(MORE, "").split()))
 
 
 def recorded(environment: Mapping[str, str]) -> dict[str, str]:
