@@ -80,7 +80,13 @@ def test_size_and_bandwidth_stand_for_seconds(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("storage", "seconds"),
-    [(("98GB",), "4.45s"), (("12.544TB",), "315.6s"), (("98GB", "--shared-by", "1"), "100s")],
+    [
+        (("98GB",), "4.45s"),
+        (("12.544TB",), "315.6s"),
+        (("98GB", "--shared-by", "1"), "100s"),
+        (("12.544TB", "--shared-by", "1024"), "315.6s"),
+        (("50TB", "--shared-by", "8192"), "1252s"),
+    ],
 )
 def test_storage_tells_what_a_checkpoint_costs_on_many_gpus(
     storage: tuple[str, ...], seconds: str, capsys: pytest.CaptureFixture[str]
@@ -183,6 +189,9 @@ def test_json_has_the_keys_that_are_documented(capsys: pytest.CaptureFixture[str
     assert {key.removesuffix("_lo").removesuffix("_hi") for key in keys} <= {*documented}
     assert json.dumps([each["steps"] for each in told["strategies"]]) == "[968, 219]"
     assert told["strategies"][1]["now"]["steps"] == 2880
+    for each in told["strategies"]:
+        rarer, oftener = (each[f"interval_s_if_failures_{n}"] for n in ("a_third", "three_times"))
+        assert rarer > each["interval_s"] > oftener
     assert round(told["strategies"][1]["saves_gpu_hours_a_day"]) == 398
 
 
