@@ -40,6 +40,26 @@ def test_stall_and_hidden_slowdown_of_an_asynchronous_save(tmp_path: Path) -> No
     assert one.background
 
 
+def test_a_save_that_failed_is_no_time_of_a_checkpoint(tmp_path: Path) -> None:
+    rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 5.4, after=5).updates(6.4, 7.4)
+    rank.save(7.4, 9.4, after=7, path="/c/two.pt").updates(10.4, 11.4).ended(12)
+    rank.events[-4]["failed"] = True
+    measures = measured(rank.into(tmp_path))
+    assert [one.failed for one in measures.checkpoints] == [False, True]
+    assert measures.stall is not None
+    assert (measures.stall.number, measures.stall.mean) == (1, pytest.approx(0.4))
+
+
+def test_a_gap_beside_two_saves_counts_for_the_one_that_it_begins_before(tmp_path: Path) -> None:
+    """The first save is still under way when the second one begins. Their gaps are 1.5 and 1.6 s."""
+    rank = Written().updates(1, 2, 3, 4, 5, 6, 7.5, 9.1, 10.1, 11.1)
+    rank.save(6.0, 6.1, finished=8.5, after=6).save(7.5, 7.8, finished=8.9, after=7).ended(12)
+    first, second = measured(rank.into(tmp_path)).checkpoints
+    assert (first.gaps, second.gaps) == (1, 1)
+    assert first.hidden_s == pytest.approx(0.5 - 0.1)
+    assert second.hidden_s == pytest.approx(0.6 - 0.3)
+
+
 def test_the_stall_is_that_of_the_slowest_rank(tmp_path: Path) -> None:
     for number, end in enumerate((6.2, 6.6, 6.4)):
         rank = Written(rank=number, ranks=3, pid=100 + number).updates(1, 2, 3, 4, 5, 6, 7.6, 8.6)

@@ -318,6 +318,7 @@ def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() ->
     twins = pd.concat([row, row.assign(recovery="another")])
     told = advice(twins, [LLAMA], CHOICES)
     assert set(told["p_best"]) == {1.0}
+    assert set(told.loc[told["is_best"], "p_strictly_best"]) == {0.0}
     assert told["is_best"].sum() == told["gpus"].nunique()
 
 

@@ -92,6 +92,17 @@ def test_slower_steps_during_a_background_save_are_its_cost(tmp_path: Path) -> N
     assert row[["paired", "in_run"]].tolist() == pytest.approx([0.7 / 3.0] * 2)
 
 
+def test_the_wait_of_the_update_for_the_capture_counts_once(tmp_path: Path) -> None:
+    """It is a part of the stall, and lies in a step beside the save."""
+    fields: dict[str, Any] = {"stall_s": lambda rank, step: 0.1, "durable_s": 0.65}
+    run, baseline = (
+        FakeRun(cell=cell(which, epochs=3), evaluates=False, hold_s={"update": 0.05}, **fields)
+        for which in ("s8", "never")
+    )
+    row = only_row(tmp_path, run, baseline)
+    assert row[["paired", "in_run"]].tolist() == pytest.approx([3 * 0.15 / 3.0] * 2)
+
+
 def test_slower_steps_during_a_removal_of_old_versions_are_a_cost_of_checkpoints(
     tmp_path: Path,
 ) -> None:

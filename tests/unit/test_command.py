@@ -76,6 +76,9 @@ def test_size_and_bandwidth_stand_for_seconds(capsys: pytest.CaptureFixture[str]
     assert said([*CASE, *storage], capsys) == said([*CASE, "--blocking", "60s"], capsys)
     both = said([*CASE, *storage, "--async", "3s"], capsys)
     assert both == said([*CASE, "--blocking", "60s", "--async", "3s+60s"], capsys)
+    each = ["--state", "96GB", "--rank-bandwidth", "0.1GB/s"]
+    more_than_there_are = said([*CASE, *each, "--shared-by", "4096"], capsys)
+    assert more_than_there_are == said([*CASE, *each], capsys)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +186,9 @@ def test_json_has_the_keys_that_are_documented(capsys: pytest.CaptureFixture[str
     assert {key.removesuffix("_lo").removesuffix("_hi") for key in keys} <= {*documented}
     assert json.dumps([each["steps"] for each in told["strategies"]]) == "[968, 219]"
     assert told["strategies"][1]["now"]["steps"] == 2880
+    for each in told["strategies"]:
+        rarer, oftener = (each[f"interval_s_if_failures_{n}"] for n in ("a_third", "three_times"))
+        assert rarer > each["interval_s"] > oftener
     assert round(told["strategies"][1]["saves_gpu_hours_a_day"]) == 398
 
 

@@ -172,6 +172,23 @@ def test_each_part_of_a_failure_is_told(tmp_path: Path) -> None:
     assert row["total_s"] == pytest.approx(sum(parts.values()))
 
 
+def test_the_loss_that_is_noticed_last_ends_the_detection(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.start()
+    story.begun()
+    story.steps(0, 8)
+    story.strike(0)
+    story.now += 0.25
+    at = EPOCH + story.ns
+    story.launcher.write(events.Lost(attempt=1, ranks=[0], how="dead", unix_ns=at))
+    story.lose(step=8, detection_s=0.5, ending_s=1.5, choice_s=0.125)
+    story.start(load_s=0.75)
+    story.steps(8, 10)
+    story.end({"step": 8, "rank": 0, "kind": "kill"})
+    (row,) = collect([story.folder])["failures"].to_dict("records")
+    assert (row["detection_s"], row["ending_s"]) == (pytest.approx(0.75), pytest.approx(1.5))
+
+
 def test_the_first_step_of_new_processes_counts_where_it_is_slower(tmp_path: Path) -> None:
     """A framework may compile in it."""
     story = Story(tmp_path)

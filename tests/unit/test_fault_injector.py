@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 
+from ckptbench.common.clock import day_ns
 from ckptbench.common.errors import CkptbenchError, LaunchError
 from ckptbench.common.processes import living_with
-from ckptbench.failures.fault_injector import READY, Orders
+from ckptbench.failures import fault_injector
+from ckptbench.failures.fault_injector import READY, FaultInjector, Orders, Progress
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import Loss, Verdict
 from ckptbench.launch.limits import Limits
@@ -31,6 +33,7 @@ from ckptbench.run.control.variables import CONTROL, RANK, TOKEN
 from ckptbench.run.events import Begun, Strike, Struck, Unfired
 from ckptbench.run.failure import Failure
 from ckptbench.run.layout import strikes_path
+from ckptbench.run.recorder import Recorder
 from ckptbench.run.strikes import recorded_strikes
 from ckptbench.run.trace import whole_events
 
@@ -84,6 +87,29 @@ def test_a_kill_ends_its_victim_and_the_journal_says_when(tmp_path: Path, failur
         time.sleep(0.01)
 
 
+def test_a_strike_is_on_stable_storage_before_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    done: list[Any] = []
+    monkeypatch.setattr(Recorder, "sync", lambda _: done.append([*whole_events(path)][-1]))
+    monkeypatch.setattr(fault_injector, "_send", lambda pids, number: done.append(number))
+    moments = iter([Progress("step", 3, 1)])
+
+    def listen(_: float | None) -> Progress:
+        if (told := next(moments, None)) is None:
+            raise EOFError
+        return told
+
+    orders = Orders(
+        pid=FOR_EVER, nodes=("here",), attempt=1, journal=path,
+        failures={0: Failure(step=3, rank=0, kind="hang", lasts_s=0.0)}, token="", near=(),
+    )  # fmt: skip
+    FaultInjector(orders, listen).run()
+    strike, *signals = done
+    assert (strike.kind, signals) == ("hang", [signal.SIGSTOP, signal.SIGCONT])
+
+
 def test_a_victim_that_hangs_goes_on_afterwards(tmp_path: Path) -> None:
     assert start(tmp_path, Failure(step=3, rank=0, kind="hang", lasts_s=0.3), steps=50) == 0
     strike, struck = (event for event in journal(tmp_path) if isinstance(event, Strike | Struck))
@@ -101,6 +127,14 @@ def test_a_failure_strikes_once_and_seconds_go_on_while_nobody_runs(tmp_path: Pa
     begun = [event for event in journal(tmp_path) if isinstance(event, Begun)]
     assert len(begun) == 1
     assert strikes[1].unix_ns - begun[0].unix_ns >= 3e9
+
+
+def test_seconds_count_from_the_first_step_of_the_run(tmp_path: Path) -> None:
+    """It was an hour ago, in an earlier attempt."""
+    hour_ago = Begun(monotonic_ns=1, unix_ns=day_ns() - 3600 * 10**9)
+    Recorder(strikes_path(tmp_path, 0)).write(hour_ago)
+    failure = Failure(second=3000.0, rank=0)
+    assert start(tmp_path, failure, attempt=2, steps=500) == -signal.SIGKILL
 
 
 def test_a_recovery_that_fails_is_struck_when_it_begins(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from ckptbench.frameworks.determinism import LIBRARIES, settle_libraries
 from ckptbench.launch.inheritance import MORE, inherited, recorded
 
 TAKEN = {
@@ -26,6 +29,12 @@ LEFT = {
 
 def test_ranks_take_over_what_libraries_and_schedulers_read_and_no_more() -> None:
     assert inherited({**TAKEN, **LEFT}) == TAKEN
+
+
+def test_deterministic_mode_keeps_a_variable_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"MKL_CBWR": "AVX2"})
+    settle_libraries()
+    assert os.environ == {**LIBRARIES, "MKL_CBWR": "AVX2"}
 
 
 def test_more_variables_are_taken_over_where_they_are_named() -> None:

@@ -22,8 +22,8 @@ from ckptbench.checkpointing.copying import is_native
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import DataError, LaunchError, RunFolderError, RunStopped
-from ckptbench.common.files import read_json
-from ckptbench.launch import run
+from ckptbench.common.files import read_json, write_json
+from ckptbench.launch import attempts, run
 from ckptbench.launch.limits import stop_requests
 from ckptbench.launch.manifest import check_replicas
 from ckptbench.launch.run import Execution, run_cell
@@ -443,6 +443,23 @@ def test_a_run_that_fails_while_it_stops_goes_on_when_it_is_requeued(
     run_cell(plan, execution)
     assert Run.read(plan.run_folder).manifest["requeues"] == 1
     assert Run.read(plan.run_folder).resumed
+
+
+def test_a_job_that_is_started_again_goes_on_though_its_launcher_was_killed(
+    make_plan: MakePlan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PBS does not say whether a job has run before."""
+    plan = make_plan("e1")
+    in_job(monkeypatch, "42")
+    monkeypatch.setattr(attempts, "was_requeued", lambda _: None)
+    stop_after(monkeypatch, 6)
+    with pytest.raises(RunStopped):
+        run_cell(plan, execution)
+    manifest = read_json(plan.run_folder / "manifest.json")
+    write_json(plan.run_folder / "manifest.json", {**manifest, "status": "running"})
+    stop_after(monkeypatch, None)
+    run_cell(plan, execution)
+    assert Run.read(plan.run_folder).manifest["attempts"] == 2
 
 
 def test_on_a_login_node_nothing_is_measured(

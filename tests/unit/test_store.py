@@ -24,6 +24,7 @@ from ckptbench.checkpointing.version import (
     open_version,
     read_version,
 )
+from ckptbench.common import removal
 from ckptbench.common.errors import CheckpointError
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
@@ -42,6 +43,26 @@ def test_a_committed_version_is_read_back_as_it_was(tmp_path: Path) -> None:
         "rank-0.safetensors": 100,
     }
     assert version.position == Position(step=7, epoch=1, step_in_epoch=3)
+
+
+def test_the_new_name_of_a_version_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, list[str]]] = []
+    monkeypatch.setattr(store_module, "fsync", lambda path: synced.append((path, names(tmp_path))))
+    version = write(CheckpointStore(tmp_path, keep=1), 7)
+    assert synced[-1] == (tmp_path, [version.folder.name])
+
+
+def test_what_an_unfinished_removal_has_left_is_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    old, new = write(store, 1), write(store, 2)
+    monkeypatch.setattr(removal.shutil, "rmtree", lambda *_, **__: None)
+    store.retain()
+    assert names(old.folder) == ["model.bin", "rank-0.safetensors"]
+    assert (store.steps(), store.versions()) == ([2], [new])
 
 
 def test_the_files_of_a_version_may_lie_in_folders(

@@ -419,9 +419,26 @@ def test_an_epoch_is_recorded_though_its_last_save_has_failed(
     run(plan)
     (regroup,) = events(plan.run_folder, "regroup")
     assert regroup["step"] == 4
+    assert [event["step"] for event in events(plan.run_folder, "save")] == [8, 12]
     assert [(epoch["epoch"], epoch["samples"]) for epoch in epochs(plan.run_folder)] == [
         (epoch, 4 * plan.cell.batch_size) for epoch in range(3)
     ]
+
+
+def test_a_stop_saves_a_step_whose_save_the_loss_cut_short(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, save, calls = make_plan("e1"), CheckpointManager.save, iter(range(1000))
+
+    def failing(self: CheckpointManager, position: Position, **options: Any) -> None:
+        if next(calls) == 0:
+            raise OSError("connection reset by peer")
+        save(self, position, **options)
+
+    monkeypatch.setattr(CheckpointManager, "save", failing)
+    run_rank(plan, ALONE, Unasked(last_step=4), started_ns=2)
+    assert len(regrouping.errors) == 1
+    assert [event["step"] for event in events(plan.run_folder, "save")] == [4]
 
 
 @pytest.mark.parametrize(("batch", "batch_slice"), [("kept", (0, 24)), ("shrunk", (8, 8))])

@@ -38,6 +38,16 @@ def test_all_of_a_file_is_the_content_whatever_the_recycled_file_was(
     assert not (tmp_path / "recycled").exists()
 
 
+def test_a_spare_file_that_somebody_keeps_under_another_name_stays_as_it_is(
+    tmp_path: Path, content: memoryview
+) -> None:
+    """As by `cp -al`."""
+    (tmp_path / "spare").write_bytes(b"old")
+    (tmp_path / "kept").hardlink_to(tmp_path / "spare")
+    assert write(tmp_path, content) == content
+    assert (tmp_path / "kept").read_bytes() == b"old"
+
+
 def test_what_the_kernel_has_left_is_written_next(
     tmp_path: Path, content: memoryview, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -253,6 +254,13 @@ def test_stopping_ends_the_wait_for_a_busy_scheduler(tmp_path: Path):
     stopping.join(PATIENCE_S)
     assert not stopping.is_alive()
     assert (bench.submitted, bench.failed) == ([], [])
+
+
+def test_a_program_that_submits_has_a_session_of_its_own():
+    """Ctrl-C in a terminal would end it, and nobody would learn the id of its job."""
+    executor = SimpleNamespace(_make_submission_command=lambda path: ["sbatch", str(path)])
+    submission._detach(executor)
+    assert executor._make_submission_command(Path("script")) == ["setsid", "sbatch", "script"]
 
 
 def test_an_unexpected_error_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -74,6 +74,12 @@ def test_the_end_of_a_job(data: Path, job_id: str, state: str, reason: str) -> N
     assert (info["State"], info["Reason"]) == (state, reason)
 
 
+def test_a_limit_that_is_reached_exactly_is_told(data: Path) -> None:
+    text = (data / "qacct.txt").read_text().replace("ru_wallclock 26s", "ru_wallclock 20s")
+    info = accounting.info(accounting.read(text)["203"])
+    assert info["State"] == "TIMEOUT"
+
+
 def test_a_job_that_may_not_run_again_says_so(data: Path) -> None:
     """As recorded with FORBID_RESCHEDULE: an end like any other."""
     text = (data / "qacct.txt").read_text()
