@@ -104,20 +104,6 @@ def test_the_verb_says_in_a_line_each_which_tables_are_missing(tmp_path: Path) -
     assert (tmp_path / "log").read_text() == done.stderr
 
 
-def test_the_registry_is_known_without_matplotlib_or_pandas() -> None:
-    code = (
-        "import sys, ckptbench.report.figures; print({'matplotlib', 'pandas'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(REPOSITORY / "src")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "set()"
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_reads_derived_tables_curves_and_which_runs_were_disturbed(name: str) -> None:
     curves = ("steps", "epochs", "evaluations") if name == "determinism" else ()
