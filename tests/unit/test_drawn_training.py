@@ -7,7 +7,6 @@ import pytest
 from drawn_training import Times, exponential, useful_part
 
 from ckptbench.decide.model import GlobalTier, Recovering, Saving, goodput
-from tests.study.selection import FULL
 
 HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
@@ -59,9 +58,7 @@ def test_it_agrees_with_the_formula_within_its_own_error(
 ) -> None:
     """Over so many failures that where training begins and ends hardly counts."""
     until_s, rng = 5_000 * mean_s, np.random.default_rng(7)
-    times = exponential(
-        rng, replicas=256 if FULL else 64, gpus=8, mean_s=8 * mean_s, until_s=until_s
-    )
+    times = exponential(rng, replicas=256, gpus=8, mean_s=8 * mean_s, until_s=until_s)
     drawn = useful_part(times, until_s, 240.0, saving, recovering, global_tier=global_tier, rng=rng)
     error = drawn.std(ddof=1) / np.sqrt(len(drawn))
     exact = goodput(240.0, saving, recovering, 1 / mean_s, global_tier)
