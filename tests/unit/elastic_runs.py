@@ -185,8 +185,8 @@ class Elastic:
         return self.folder
 
 
-def shrunken(runs: Path, **fields: object) -> Elastic:
-    """Rank 0 of three is killed in its fifth step. The others go on after four, a step of two ranks taking 1.5 s."""
+def _shrinking(runs: Path, **fields: object) -> tuple[Elastic, float]:
+    """Rank 0 of three is killed in its fifth step, and the others go on after four. Also when they do."""
     run = Elastic(runs, **fields)  # type: ignore[arg-type]
     run.steps(0, 4)
     run.now += 0.25
@@ -194,20 +194,19 @@ def shrunken(runs: Path, **fields: object) -> Elastic:
     run.now += 0.125
     run.lose(0)
     run.regroup([1, 2], step=4, reached={1: 4, 2: 4})
+    return run, run.now
+
+
+def shrunken(runs: Path, **fields: object) -> Elastic:
+    """Of three ranks two go on, a step of which takes 1.5 s."""
+    run, _ = _shrinking(runs, **fields)
     run.steps(4, 12, seconds=1.5)
     return run
 
 
 def replaced(runs: Path, **fields: object) -> Elastic:
     """As `shrunken`, but for a new rank 0, which joins after nine steps."""
-    run = Elastic(runs, **fields)  # type: ignore[arg-type]
-    run.steps(0, 4)
-    run.now += 0.25
-    run.strike(0)
-    run.now += 0.125
-    run.lose(0)
-    run.regroup([1, 2], step=4, reached={1: 4, 2: 4})
-    began = run.now
+    run, began = _shrinking(runs, **fields)
     run.steps(4, 9, seconds=1.5)
     run.start([0], began=began)
     run.regroup([0, 1, 2], step=9, reached={0: 0, 1: 9, 2: 9}, agreed_s=0.125, ready_s=0.375)

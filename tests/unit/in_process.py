@@ -38,6 +38,14 @@ def interrupt(
             run_cell(plan, execution)
 
 
+def stop(plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """Run the cell, and have it told to stop after this step."""
+    stop_after(monkeypatch, after)
+    with pytest.raises(RunStopped, match="as told by SIGUSR2"):
+        run_cell(plan, execution)
+    stop_after(monkeypatch, None)
+
+
 def last_digest(plan: Plan) -> dict[str, str]:
     lines = trace_path(plan.run_folder, 0).read_text().splitlines()
     digests = [event for event in map(json.loads, lines) if event["event"] == "digest"]

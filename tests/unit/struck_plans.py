@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckptbench.failures.recovery.contract import Loss
-from ckptbench.run.events import Start, Strike
+from ckptbench.run.events import Regroup, Start, Strike
 from ckptbench.run.failure import Failure
 from ckptbench.run.layout import strikes_path, trace_path
 from ckptbench.run.plan import Plan
@@ -20,6 +20,13 @@ def met(plan: Plan, *ranks: int) -> None:
         )  # fmt: skip
         recorder = Recorder(trace_path(plan.run_folder, rank))
         recorder.write(start)
+        recorder.close()
+
+
+def regrouped(plan: Plan, *ranks: int) -> None:
+    for rank in ranks:
+        recorder = Recorder(trace_path(plan.run_folder, rank))
+        recorder.write(Regroup(step=4, reached=4, noticed_ns=1, agreed_ns=2, ready_ns=3, bytes=0))
         recorder.close()
 
 

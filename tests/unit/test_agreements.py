@@ -12,6 +12,7 @@ import pytest
 from control_links import PATIENCE_S, MakeServer, close, open_links, wait_for
 
 from ckptbench.run.control.link import Link
+from tests.study.selection import FULL
 
 ENDLESS = 20_000
 """Steps of a training that is stopped long before its end."""
@@ -28,7 +29,7 @@ def train(link: Link, steps: int, barrier: threading.Barrier, speed: Callable[[]
     return steps
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(5 if FULL else 1))
 def test_asked_at_any_moment_all_ranks_stop_after_the_same_step(
     make_server: MakeServer, seed: int
 ) -> None:

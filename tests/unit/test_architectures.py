@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,8 @@ from ckptbench.matrix.networks.models import (
 
 IMAGENET, SMALL = (224, 224, 3), (32, 32, 3)
 EXPRESSIONS = (60_483, 1, 1)
+FEW = 3e7
+"""So many weights are drawn in a moment. Networks below have every kind of layer."""
 """One sample of CANDLE's NT3."""
 
 
@@ -148,12 +152,12 @@ def test_resnet50_has_53_batch_norms_with_53120_statistics() -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_names_are_unique_and_weights_have_the_described_shapes(name: str) -> None:
     network = network_of(name, (16,) if name in READ_TOKENS else (64, 32, 3), 10)
-    weights = network.initial_weights(1) if name not in ("vgg16", "alexnet") else {}
+    shapes = network.parameters()
     named = [layer.name for layer in network.flat() if hasattr(layer, "name")]
     assert len(named) == len(set(named))
-    assert all(
-        weights[key].shape == shape for key, shape in network.parameters().items() if weights
-    )
+    if sum(map(math.prod, shapes.values())) < FEW:
+        weights = network.initial_weights(1)
+        assert {key: weights[key].shape for key in shapes} == shapes
 
 
 def test_initial_weights_follow_the_seed_and_he() -> None:

@@ -14,14 +14,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from numpy_framework import ALONE, NumpyFramework, linear
+from numpy_framework import ALONE, NumpyFramework
 from stored_versions import staged
 from strategies import timed
-from test_native import FIRST, SECOND, built, newest, same
+from test_native import FIRST, RANK_0, RANK_1, SECOND, THIRD, built, newest, same
 
 from ckptbench.checkpointing import manager as timing
 from ckptbench.checkpointing import staging_buffer
@@ -30,7 +31,7 @@ from ckptbench.checkpointing.state_files import FORMAT, bytes_of, own_name, shar
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS
-from ckptbench.frameworks.contract import Sgd, TensorHandle, TrainSpec
+from ckptbench.frameworks.contract import Arrays, TensorHandle
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import STRATEGIES, SYNCED
 from ckptbench.run.control.ranks import RankContext
@@ -39,7 +40,6 @@ from ckptbench.run.trace import read_trace
 
 CAPTURES_BESIDE = pytest.mark.parametrize("way", ["numpy"], indirect=True)
 ENGINES = pytest.mark.parametrize("engine", ["async", "deepfreeze"])
-THIRD = Position(step=3, epoch=0, step_in_epoch=3)
 PATIENCE_S = 300
 
 
@@ -87,10 +87,18 @@ def update(framework: NumpyFramework, saving: CheckpointManager, value: float) -
         array[...] = value
 
 
-def reader(folder: Path, framework: NumpyFramework) -> CheckpointManager:
-    return timed(
-        CheckpointStore(folder, keep=2), framework, format=FORMAT, spec=PluginSpec("deepfreeze")
-    )
+def saved_once(engine: str, folder: Path, framework: NumpyFramework) -> CheckpointManager:
+    saving = strategy(engine, folder, framework)
+    saving.save(FIRST)
+    saving.settle()
+    return saving
+
+
+def loaded(folder: Path) -> Arrays:
+    """What a framework with other weights holds when it has loaded the newest version."""
+    store, other = CheckpointStore(folder, keep=2), built(seed=3)
+    timed(store, other, format=FORMAT, spec=PluginSpec("deepfreeze")).load(newest(folder))
+    return other.normalized_state()
 
 
 @ENGINES
@@ -102,10 +110,8 @@ def test_the_version_is_the_state_of_its_step_though_training_went_on(
     saving.save(FIRST)
     update(framework, saving, 1)
     saving.close()
-    version, other = newest(tmp_path / "store"), built(seed=3)
-    assert version.files.keys() == {shard_name(0), own_name(0)}
-    reader(tmp_path / "store", other).load(version)
-    assert same(other.normalized_state(), then.normalized_state())
+    assert newest(tmp_path / "store").files.keys() == {shard_name(0), own_name(0)}
+    assert same(loaded(tmp_path / "store"), then.normalized_state())
 
 
 @ENGINES
@@ -147,17 +153,13 @@ def test_the_update_waits_for_the_capture_and_the_wait_is_stall(tmp_path: Path) 
     (checkpoint,) = read_trace(tmp_path / "store-0.jsonl").checkpoints.values()
     assert [hold.why for hold in checkpoint.holds] == ["update", "end"]
     assert checkpoint.captured is not None
-    other = built(seed=3)
-    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.normalized_state(), then.normalized_state())
+    assert same(loaded(tmp_path / "store"), then.normalized_state())
 
 
 @CAPTURES_BESIDE
 def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
     framework = built()
-    saving = strategy("deepfreeze", tmp_path / "store", framework)
-    saving.save(FIRST)
-    saving.settle()
+    saving = saved_once("deepfreeze", tmp_path / "store", framework)
 
     def lost(part: object) -> None:
         raise MemoryError("the device is gone")
@@ -174,9 +176,7 @@ def test_a_capture_that_fails_is_the_first_cause(tmp_path: Path) -> None:
 def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
     """The thread that writes is asked for the second file long before the second capture begins."""
     framework, then = built(), built()
-    saving = strategy("deepfreeze", tmp_path / "store", framework)
-    saving.save(FIRST)
-    saving.settle()
+    saving = saved_once("deepfreeze", tmp_path / "store", framework)
     update(framework, saving, 1)
     update(then, saving, 1)
     buffer = saving._strategy._buffer  # type: ignore[attr-defined]
@@ -189,9 +189,7 @@ def test_a_file_is_never_that_of_the_capture_before(tmp_path: Path) -> None:
     buffer.capture = captured_late
     saving.save(SECOND)
     saving.close()
-    other = built(seed=3)
-    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.normalized_state(), then.normalized_state())
+    assert same(loaded(tmp_path / "store"), then.normalized_state())
 
 
 class Bound(NumpyFramework):
@@ -204,31 +202,34 @@ class Bound(NumpyFramework):
         ]
 
 
-def bound() -> Bound:
+def bound() -> NumpyFramework:
+    return built(Bound)
+
+
+def kept() -> NumpyFramework:
+    """As Chainer, whose parameters can be given another array: the tensors stay, and what they read is another one."""
     framework = built()
-    framework.__class__ = Bound
-    return framework  # type: ignore[return-value]
+    as_built = framework.handles()
+    framework.handles = lambda: as_built  # type: ignore[method-assign]
+    return framework
 
 
 @ENGINES
+@pytest.mark.parametrize("make", [bound, kept])
 @pytest.mark.parametrize("kind", ["weights", "momenta"])
 def test_an_array_that_was_replaced_is_saved_as_it_is_now(
-    tmp_path: Path, engine: str, kind: str
+    tmp_path: Path, engine: str, make: Callable[[], NumpyFramework], kind: str
 ) -> None:
     """As the load of an optimizer replaces its slots, or `parameter.data = ...` the memory of a parameter."""
-    framework = bound()
-    saving = strategy(engine, tmp_path / "store", framework)
-    saving.save(FIRST)
-    saving.settle()
+    framework = make()
+    saving = saved_once(engine, tmp_path / "store", framework)
     arrays = getattr(framework, kind)
     arrays["head.kernel"] = arrays["head.kernel"] + 1
     then = framework.normalized_state()
     saving.save(SECOND)
-    update(framework, saving, 1)
+    update(framework, saving, 9)
     saving.close()
-    other = built(seed=3)
-    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert same(other.normalized_state(), then)
+    assert same(loaded(tmp_path / "store"), then)
 
 
 class Moved(Bound):
@@ -244,19 +245,14 @@ class Moved(Bound):
 def test_a_state_that_cannot_be_copied_natively_any_more_is_copied_by_numpy(
     tmp_path: Path, engine: str
 ) -> None:
-    framework = built()
-    framework.__class__ = Moved
-    saving = strategy(engine, tmp_path / "store", framework)
-    saving.save(FIRST)
-    saving.settle()
+    framework = built(Moved)
+    saving = saved_once(engine, tmp_path / "store", framework)
     update(framework, saving, 1)
     framework.in_place = False  # type: ignore[attr-defined]
     saving.save(SECOND)
     saving.close()
-    version, other = newest(tmp_path / "store"), built(seed=3)
-    assert version.position == SECOND
-    reader(tmp_path / "store", other).load(version)
-    assert same(other.normalized_state(), framework.normalized_state())
+    assert newest(tmp_path / "store").position == SECOND
+    assert same(loaded(tmp_path / "store"), framework.normalized_state())
 
 
 class Counting(Bound):
@@ -274,8 +270,7 @@ class Counting(Bound):
 
 
 def test_a_number_is_copied_natively_with_the_arrays(tmp_path: Path, way: str) -> None:
-    framework = bound()
-    framework.__class__ = Counting
+    framework = built(Counting)
     buffer = staging_buffer.StagingBuffer(framework, rank=0, world_size=1)
     assert buffer.copies_in_place == (way == "native")
     buffer.begin(framework.local_state())
@@ -348,27 +343,6 @@ def test_one_that_is_left_without_an_end_lets_go_of_thread_and_memory(
     assert buffer() is None
 
 
-@ENGINES
-def test_arrays_that_come_in_place_of_others_are_those_that_are_saved(
-    tmp_path: Path, engine: str
-) -> None:
-    """As in Chainer, whose parameters can be given another array. The addresses of the ones before are kept."""
-    framework = built()
-    as_built = framework.handles()
-    framework.handles = lambda: as_built  # type: ignore[method-assign]
-    saving = strategy(engine, tmp_path / "store", framework)
-    saving.save(FIRST)
-    saving.settle()
-    before = framework.weights["head.bias"]
-    framework.weights["head.bias"] = np.full_like(before, 5)
-    saving.save(SECOND)
-    update(framework, saving, 9)
-    saving.close()
-    after = built()
-    reader(tmp_path / "store", after).load(newest(tmp_path / "store"))
-    assert (after.weights["head.bias"] == 5).all()
-
-
 def tie(framework: NumpyFramework) -> None:
     """Give the first tensor another name."""
     first, *others = framework.handles()
@@ -412,9 +386,7 @@ def test_a_state_with_other_tensors_is_refused_and_never_committed(
     tmp_path: Path, engine: str, change: str
 ) -> None:
     framework = bound()
-    saving = strategy(engine, tmp_path / "store", framework)
-    saving.save(FIRST)
-    saving.settle()
+    saving = saved_once(engine, tmp_path / "store", framework)
     act, words = CHANGES[change]
     act(framework)
     with pytest.raises(
@@ -513,17 +485,18 @@ class OnDevice(NumpyFramework):
         self.device_queues.run()
 
 
+def values(arrays: Arrays) -> set[float]:
+    return {value for array in arrays.values() for value in array.flat}
+
+
 @ENGINES
 @pytest.mark.parametrize("eager", ["updates", "copies"])
 def test_a_copy_from_a_device_comes_between_two_updates_in_its_queues(
     tmp_path: Path, engine: str, eager: str
 ) -> None:
     """With `deepfreeze` the thread that trains gives the next update before any copy is made."""
-    framework = OnDevice.join(ALONE, seed=1, deterministic=True)
+    framework = cast("OnDevice", built(OnDevice))
     framework.device_queues, framework.may_wait = Device(eager), threading.Event()
-    network = linear((4, 4, 1), 3)
-    sgd = Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    framework.build(TrainSpec(network, dict(network.initial_weights(1)), sgd))
     saving = strategy(engine, tmp_path / "store", framework)
     framework.update(1)
     if engine == "async":
@@ -535,11 +508,9 @@ def test_a_copy_from_a_device_comes_between_two_updates_in_its_queues(
     framework.may_wait.set()
     saving.close()
     assert framework.kept is None, "the memory is not released"
-    other = built(seed=3)
-    reader(tmp_path / "store", other).load(newest(tmp_path / "store"))
-    assert {value for array in other.normalized_state().values() for value in array.flat} == {1}
+    assert values(loaded(tmp_path / "store")) == {1}
     framework.device_queues.run()
-    assert {value for array in framework.normalized_state().values() for value in array.flat} == {2}
+    assert values(framework.normalized_state()) == {2}
 
 
 @ENGINES
@@ -550,10 +521,8 @@ def test_memory_is_kept_for_all_saves(tmp_path: Path, memories: list[int], engin
         update(framework, saving, step)
         saving.save(Position(step=step, epoch=0, step_in_epoch=step))
     saving.close()
-    version, other = newest(tmp_path / "store"), built(seed=3)
-    assert version.position.step == 6
-    reader(tmp_path / "store", other).load(version)
-    assert same(other.normalized_state(), framework.normalized_state())
+    assert newest(tmp_path / "store").position.step == 6
+    assert same(loaded(tmp_path / "store"), framework.normalized_state())
     state = sum(handle.nbytes for handle in framework.handles())
     (held,) = memories
     assert state < held <= state + 16384  # headers, and the rank's own state
@@ -574,27 +543,23 @@ def test_the_file_of_a_removed_version_is_written_over(tmp_path: Path, engine: s
     assert len(set(inodes)) == 3
 
 
-def test_shards_of_two_ranks_are_the_state(tmp_path: Path) -> None:
-    first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
-    folder = tmp_path / "store"
-    ranks = [strategy("deepfreeze", folder, built(), world) for world in (first, second)]
+def save_by_two(engine: str, folder: Path) -> None:
+    ranks = [strategy(engine, folder, built(), world) for world in (RANK_0, RANK_1)]
     for rank in ranks:
         rank.save(FIRST)
     for rank in ranks:
         rank.close()
-    version, other = newest(folder), built(seed=3)
-    assert version.files.keys() == {shard_name(0), own_name(0), shard_name(1), own_name(1)}
-    reader(folder, other).load(version)
-    assert same(other.normalized_state(), built().normalized_state())
+
+
+def test_shards_of_two_ranks_are_the_state(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    save_by_two("deepfreeze", folder)
+    assert newest(folder).files.keys() == {shard_name(0), own_name(0), shard_name(1), own_name(1)}
+    assert same(loaded(folder), built().normalized_state())
 
 
 def test_a_rank_that_writes_no_state_needs_no_memory(tmp_path: Path, memories: list[int]) -> None:
-    first, second = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
-    ranks = [strategy("async", tmp_path / "store", built(), world) for world in (first, second)]
-    for rank in ranks:
-        rank.save(FIRST)
-    for rank in ranks:
-        rank.close()
+    save_by_two("async", tmp_path / "store")
     assert len(memories) == 1
     files = newest(tmp_path / "store").files
     assert files.keys() == {shard_name(0), own_name(0), own_name(1)}
@@ -645,7 +610,5 @@ def test_a_kill_at_any_stage_leaves_the_version_before_it(
     rank.start()
     rank.join(PATIENCE_S)
     assert rank.exitcode == -signal.SIGKILL
-    version, other = newest(folder), built(seed=3)
-    assert version.position == FIRST
-    reader(folder, other).load(version)
-    assert same(other.normalized_state(), built().normalized_state())
+    assert newest(folder).position == FIRST
+    assert same(loaded(folder), built().normalized_state())

@@ -18,14 +18,17 @@ from interval_coverage import (
 from simulated_studies import STRATEGIES, Shape, Simulation
 
 from ckptbench.analysis.tables.registry import DERIVED
+from tests.study.selection import FULL
 
 STUDIES = 20
+REPEATS = (2, 5) if FULL else (5,)
+SPREADS = (0.0, 0.05) if FULL else (0.05,)
 SIMULATED = {("native",): COLUMNS, tuple(STRATEGIES): STRATEGY_COLUMNS}
 """By the strategies of a study, the columns that are looked at."""
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.05])
-@pytest.mark.parametrize("repeats", [2, 5])
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("repeats", REPEATS)
 @pytest.mark.parametrize(("strategies", "columns"), SIMULATED.items(), ids=["native", "strategies"])
 def test_95_percent_intervals_hold_the_truth(
     strategies: tuple[str, ...], columns: Columns, repeats: int, spread: float
@@ -65,10 +68,10 @@ def test_the_simulated_study_is_known_without_chance(
         assert rows[own.name].tolist() == pytest.approx(known)
 
 
-@pytest.mark.parametrize("repeats", [2, 5])
+@pytest.mark.parametrize("repeats", REPEATS)
 def test_intervals_of_struck_runs_hold_the_truth(repeats: int) -> None:
     shape = Shape(repeats, faults=FAULTS)
-    shares = coverage(shape, 0.05, 3 * STUDIES, columns=STRUCK_COLUMNS)
+    shares = coverage(shape, 0.05, STUDIES * (3 if FULL else 1), columns=STRUCK_COLUMNS)
     too_few = {column: own.mean() for column, own in shares.items() if own.mean() < 0.93}
     assert not too_few
 

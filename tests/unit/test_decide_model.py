@@ -10,6 +10,7 @@ from scipy.special import lambertw
 
 from ckptbench.decide.formulas import daly_s, fine_goodput, saxena_s, young_s
 from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
+from tests.study.selection import FULL
 
 HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
@@ -71,7 +72,7 @@ def anything(
     return saving, recovering, 1 / mean_s, step_s, global_tier if rng.random() < 0.5 else None
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(200 if FULL else 20))
 def test_the_best_and_the_fine_steps_are_those_of_all_whole_numbers(seed: int) -> None:
     saving, recovering, rate, step_s, global_tier = anything(np.random.default_rng(seed))
     found = best(saving, recovering, rate, step_s=step_s, global_tier=global_tier)
@@ -240,7 +241,7 @@ def test_the_lag_of_the_second_level_begins_where_the_stall_ends() -> None:
     assert two == pytest.approx(one)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(20 if FULL else 2))
 @np.errstate(divide="raise", over="raise", invalid="raise")
 def test_goodput_of_any_costs_is_a_number_from_0_to_1(seed: int) -> None:
     """Costs from none to a lifetime, also together: some fail in every step, some never; slower steps of a day, pauses without end."""

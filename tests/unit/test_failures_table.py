@@ -189,38 +189,26 @@ def test_the_loss_that_is_noticed_last_ends_the_detection(tmp_path: Path) -> Non
     assert (row["detection_s"], row["ending_s"]) == (pytest.approx(0.75), pytest.approx(1.5))
 
 
-def test_the_first_step_of_new_processes_counts_where_it_is_slower(tmp_path: Path) -> None:
-    """A framework may compile in it."""
-    story = Story(tmp_path)
-    story.start()
-    story.begun()
-    story.steps(0, 8)
-    story.strike(0)
-    story.lose(step=8, detection_s=0.5, ending_s=1.5, choice_s=0.125)
-    story.start(load_s=0.75)
-    story.steps(8, 9, seconds=4.0)
-    story.steps(9, 10)
-    story.end({"step": 8, "rank": 0, "kind": "kill"})
-    (row,) = collect([story.folder])["failures"].to_dict("records")
-    assert (row["again_s"], row["rest_s"]) == (0, pytest.approx(0, abs=1e-6))
-    assert row["slower_s"] == pytest.approx(3.0)
-
-
-def test_what_the_first_step_takes_longer_is_no_work_though_it_is_done_again(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("steps", "seconds", "parts_s"), [((8, 8), 4.0, (0, 3.0)), ((7, 4), 6.0, (3.0, 5.0))]
+)
+def test_what_the_first_step_of_new_processes_takes_longer_is_no_work_though_it_is_done_again(
+    tmp_path: Path, steps: tuple[int, int], seconds: float, parts_s: tuple[float, float]
 ) -> None:
+    """A framework may compile in it."""
+    struck, lost = steps
     story = Story(tmp_path)
     story.start()
     story.begun()
-    story.steps(0, 7)
+    story.steps(0, struck)
     story.strike(0)
-    story.lose(step=4, detection_s=0.5, ending_s=1.5, choice_s=0.125)
+    story.lose(step=lost, detection_s=0.5, ending_s=1.5, choice_s=0.125)
     story.start(load_s=0.75)
-    story.steps(4, 5, seconds=6.0)
-    story.steps(5, 10)
-    story.end({"step": 7, "rank": 0, "kind": "kill"})
+    story.steps(lost, lost + 1, seconds=seconds)
+    story.steps(lost + 1, 10)
+    story.end({"step": struck, "rank": 0, "kind": "kill"})
     (row,) = collect([story.folder])["failures"].to_dict("records")
-    assert (row["again_s"], row["slower_s"]) == pytest.approx((3.0, 5.0))
+    assert (row["again_s"], row["slower_s"]) == pytest.approx(parts_s)
     assert row["rest_s"] == pytest.approx(0, abs=1e-6)
 
 

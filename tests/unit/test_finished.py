@@ -5,39 +5,24 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from numpy_framework import ALONE, NumpyFramework, Unasked
+from in_process import interrupt
 
-from ckptbench.common.clock import boot_id
 from ckptbench.common.files import read_json
 from ckptbench.inputs.datasets.dataset import dataset_sha256
 from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
-from ckptbench.launch.series import AttemptSeries
-from ckptbench.run.control import variables
 from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.seal import verify_seal
-from ckptbench.training.rank import run_rank
 
 MakePlan = Callable[..., Plan]
 
 
 @pytest.fixture
-def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
-    """The rank runs inside this process."""
-    monkeypatch.setenv(variables.LAUNCHED, f"{boot_id()} 1 1")
-
-    def launch(attempts: AttemptSeries) -> None:
-        plan = attempts.plan
-        run_rank(plan, ALONE, Unasked(), started_ns=2)
-
-    monkeypatch.setattr(AttemptSeries, "launch", launch)
-    return Execution(
-        python=Path("python"), lock="numpy.txt", environment_sha256="of it", logs=tmp_path / "logs"
-    )
+def execution(execution: Execution) -> Execution:
+    return dataclasses.replace(execution, environment_sha256="of it")
 
 
 def finished(plan: Plan, execution: Execution) -> bytes:
@@ -183,14 +168,7 @@ def test_a_finished_run_that_was_begun_again_is_no_result_any_more(
 ) -> None:
     plan = make_plan("e1")
     finished(plan, execution)
-
-    def interrupted(*_: object) -> float:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(NumpyFramework, "step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run_cell(plan, dataclasses.replace(execution, repeat=True))
+    interrupt(plan, dataclasses.replace(execution, repeat=True), monkeypatch, steps=0)
     trace = trace_path(plan.run_folder, 0).read_bytes()
     run_cell(plan, execution)
     assert trace_path(plan.run_folder, 0).read_bytes() != trace

@@ -43,13 +43,14 @@ from ckptbench.matrix.registry import (
 )
 from ckptbench.matrix.training import Training
 from ckptbench.run.plan import Plan
+from tests.study.selection import FULL
 
 REGISTRIES: dict[str, Mapping[str, Entry]] = {
     "strategy": STRATEGIES,
     "faults": FAULTS,
     "recovery": RECOVERIES,
 }
-DRAWS = 300
+DRAWS = 300 if FULL else 30
 NUMBERS = [
     0.5, 5.0, 0.05, 5.5, 50.0, 7.5, 0.1 + 0.2, 0.3, 1 / 3, 123456.7, 123457.0, 123456.75, 1234567.0, 1234567.1, 1e6, 999999.9,
     1e-5, 1.5e-7, 1e-9, 5e-324, 1e9, math.nextafter(1e9, 0), math.nextafter(60.0, 0), math.nextafter(60.0, 100),

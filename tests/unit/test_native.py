@@ -26,6 +26,7 @@ from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.position import Position
 from ckptbench.training.digest import digests
+from tests.study.selection import FULL
 
 FIRST, SECOND, THIRD = (Position(step=step, epoch=0, step_in_epoch=step) for step in (1, 2, 3))
 RANK_0, RANK_1 = (dataclasses.replace(ALONE, rank=rank, world_size=2) for rank in (0, 1))
@@ -219,12 +220,13 @@ for step in itertools.count(1):
 """
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(5 if FULL else 1))
 def test_a_kill_at_any_moment_of_saves_and_removals_leaves_the_newest_complete_version(
     tmp_path: Path, seed: int
 ) -> None:
     folder = tmp_path / "checkpoints"
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
+    root = Path(__file__).parents[2]
+    paths = [str(Path(__file__).parent), str(root / "src"), str(root)]
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(folder), *paths], stdout=subprocess.PIPE, text=True
     )

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from in_process import in_job, interrupt, last_digest, stop_after, versions
+from in_process import in_job, interrupt, last_digest, stop, versions
 from stored_versions import staged, write
 from strategies import IDENTITY
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import open_version
-from ckptbench.common.errors import LaunchError, RunStopped
+from ckptbench.common.errors import LaunchError
 from ckptbench.common.files import read_json
 from ckptbench.inputs.datasets.dataset import dataset_sha256
 from ckptbench.inputs.datasets.sources import prepare
@@ -142,11 +142,8 @@ def test_after_a_change_of_the_lock_a_requeued_job_starts_over(
 ) -> None:
     plan = make_plan("never")
     in_job(monkeypatch, "42")
-    stop_after(monkeypatch, 3)
-    with pytest.raises(RunStopped):
-        run_cell(plan, execution)
+    stop(plan, execution, monkeypatch, after=3)
     assert versions(plan) == ["version-00000003"]
-    stop_after(monkeypatch, None)
     run_cell(dataclasses.replace(plan, lock_sha256="another"), execution)
     assert Run.read(plan.run_folder).manifest["attempts"] == 1
 

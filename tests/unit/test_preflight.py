@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,27 +62,32 @@ def test_resnet50_with_two_ranks_fits_a_small_machine(
     assert 2e9 < needed < 5e9
 
 
-@pytest.mark.parametrize(("framework", "needed"), [("pytorch", 6.1e9), ("chainer", 8.6e9)])
-def test_nt3_needs_the_memory_that_was_measured_and_chainer_that_of_its_windows(
-    make_plan: Callable[..., Plan], dataset: Path, framework: str, needed: float
-) -> None:
-    """Peaks of three steps with batches of 4: 3.1 GB in PyTorch, 3.8 GB in TensorFlow, 6.0 GB in Chainer."""
-    plan = make_plan("never")
-    cell = dataclasses.replace(plan.cell, framework=framework, model="nt3", batch_size=4)
-    images = dataclasses.replace(Dataset.open(dataset), sample_shape=(60_483, 1, 1), classes=2)
-    plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
-    assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
+NT3, WINDOWS = {"model": "nt3", "batch_size": 4}, {"sample_shape": (60_483, 1, 1), "classes": 2}
+GOOGLENET = {"model": "googlenet", "batch_size": 8}
+IMAGES = {"sample_shape": (224, 224, 3), "classes": 1000}
 
 
-@pytest.mark.parametrize(("framework", "needed"), [("pytorch", 1.82e9), ("chainer", 1.94e9)])
-def test_branches_count(
-    make_plan: Callable[..., Plan], dataset: Path, framework: str, needed: float
+@pytest.mark.parametrize(
+    ("cell", "images", "needed"),
+    [
+        # Peaks of three steps: 3.1 GB in PyTorch, 3.8 GB in TensorFlow, 6.0 GB in Chainer, which has windows.
+        ({"framework": "pytorch", **NT3}, WINDOWS, 6.1e9),
+        ({"framework": "chainer", **NT3}, WINDOWS, 8.6e9),
+        # Branches count. At most 0.9 GB in PyTorch, 1.3 GB in TensorFlow, 0.9 GB in Chainer.
+        ({"framework": "pytorch", **GOOGLENET}, IMAGES, 1.82e9),
+        ({"framework": "chainer", **GOOGLENET}, IMAGES, 1.94e9),
+    ],
+)
+def test_models_need_the_memory_that_was_measured(
+    make_plan: Callable[..., Plan],
+    dataset: Path,
+    cell: dict[str, Any],
+    images: dict[str, Any],
+    needed: float,
 ) -> None:
-    """Peaks of three steps with batches of 8 are at most 0.9 GB in PyTorch, 1.3 GB in TensorFlow, 0.9 GB in Chainer."""
     plan = make_plan("never")
-    cell = dataclasses.replace(plan.cell, framework=framework, model="googlenet", batch_size=8)
-    images = dataclasses.replace(Dataset.open(dataset), sample_shape=(224, 224, 3), classes=1000)
-    plan = dataclasses.replace(plan, cell=cell, sizes=sizes_of(cell.model, images))
+    sizes = sizes_of(cell["model"], dataclasses.replace(Dataset.open(dataset), **images))
+    plan = dataclasses.replace(plan, cell=dataclasses.replace(plan.cell, **cell), sizes=sizes)
     assert preflight.needed_memory(plan, 1) == pytest.approx(needed, rel=0.02)
 
 

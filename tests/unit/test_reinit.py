@@ -13,7 +13,7 @@ import pytest
 from control_links import PATIENCE_S, MakeServer, open_link, open_links, wait_for
 from numpy_framework import ALONE
 from stored_versions import write
-from struck_plans import loss, met, struck
+from struck_plans import loss, met, regrouped, struck
 
 from ckptbench.checkpointing.levels import open_levels
 from ckptbench.common.errors import CheckpointError, LaunchError
@@ -24,11 +24,8 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.link import Link
 from ckptbench.run.control.ranks import RankContext
 from ckptbench.run.control.server import ControlServer
-from ckptbench.run.events import Regroup
-from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
-from ckptbench.run.recorder import Recorder
 
 LOSS = RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
 AT = Position(step=7, epoch=1, step_in_epoch=1)
@@ -42,13 +39,6 @@ def plan(struck_plan: Plan) -> Plan:
     met(plan, 0, 1, 2)
     write(open_levels(plan).shared, 4)
     return plan
-
-
-def regrouped(plan: Plan, *ranks: int) -> None:
-    for rank in ranks:
-        recorder = Recorder(trace_path(plan.run_folder, rank))
-        recorder.write(Regroup(step=4, reached=4, noticed_ns=1, agreed_ns=2, ready_ns=3, bytes=9))
-        recorder.close()
 
 
 def test_each_lost_rank_is_replaced_once_all_are_there_again(plan: Plan) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,20 +41,28 @@ def modules(*rooms: str) -> list[str]:
     return found
 
 
-def imported(module: str) -> Iterator[str]:
+@cache
+def imported(module: str) -> tuple[str, ...]:
     """Every module, or name in one, that `module` imports anywhere in it, for types alone too."""
     path = SOURCE / "ckptbench" / f"{module.replace('.', '/')}.py"
+    found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: a relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
 def libraries(module: str) -> set[str]:
     """The packages that it needs beside the standard library and ckptbench."""
     return {name.partition(".")[0] for name in imported(module)} - sys.stdlib_module_names - {"ckptbench"}  # fmt: skip
+
+
+def beyond(names: Iterable[str], allowed: Callable[[str], set[str]]) -> dict[str, set[str]]:
+    """By module, the libraries that it imports and may not."""
+    return {name: more for name in names if (more := libraries(name) - allowed(name))}
 
 
 def own(module: str) -> Iterator[str]:
@@ -79,48 +89,51 @@ def is_below(name: str, parents: tuple[str, ...]) -> bool:
     return any(name == parent or name.startswith(f"{parent}.") for parent in parents)
 
 
-@pytest.mark.parametrize("module", [name for name in modules(*IN_RANKS) if not is_plugin(name)])
-def test_what_ranks_load_needs_numpy_and_xxhash_at_most(module: str) -> None:
-    assert libraries(module) <= {
-        "numpy",
-        *(["xxhash"] if module == "checkpointing.checksum" else []),
+def test_what_ranks_load_needs_numpy_and_xxhash_at_most() -> None:
+    own_library = {"checkpointing.checksum": {"xxhash"}}
+    assert not beyond(
+        (name for name in modules(*IN_RANKS) if not is_plugin(name)),
+        lambda name: {"numpy"} | own_library.get(name, set()),
+    )
+
+
+def test_what_ranks_load_imports_nothing_of_ckptbench_that_they_do_not() -> None:
+    # `from ckptbench.common import page_cache` gives machine.page_cache; `from ckptbench.launch import x` launch.x.
+    assert not {
+        module: others
+        for module in modules(*IN_RANKS)
+        if (others := [name for name in own(module) if not is_below(name, IN_RANKS)])
     }
 
 
-@pytest.mark.parametrize("module", modules(*IN_RANKS))
-def test_what_ranks_load_imports_nothing_of_ckptbench_that_they_do_not(module: str) -> None:
-    # `from ckptbench.common import page_cache` gives machine.page_cache; `from ckptbench.launch import x` launch.x.
-    assert not [name for name in own(module) if not is_below(name, IN_RANKS)]
+@pytest.mark.parametrize(
+    ("room", "allowed", "unknown"),
+    [
+        *((room, some, NOT_FOR_ANALYSIS) for room, some in ANALYSIS_LIBRARIES.items()),
+        ("decide", {"numpy", "pandas", "pydantic", "scipy"}, NOT_FOR_DECISION),
+        ("audit", {"numpy", "pandas", "scipy"}, ()),
+    ],
+)
+def test_what_needs_no_framework_imports_none_and_trains_nothing(
+    room: str, allowed: set[str], unknown: tuple[str, ...]
+) -> None:
+    assert not beyond(modules(room), lambda _: allowed)
+    assert not {
+        module: others
+        for module in modules(room)
+        if (others := [each for each in own(module) if is_below(each, unknown) and each != CHOICES])
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", modules("analysis", "report.figures", "report.page"))
-def test_analysis_figures_and_page_import_no_framework_config_or_workflow(module: str) -> None:
-    assert libraries(module) <= next(
-        some for room, some in ANALYSIS_LIBRARIES.items() if is_below(module, (room,))
-    )
-    assert not [name for name in own(module) if is_below(name, NOT_FOR_ANALYSIS) and name != CHOICES]  # fmt: skip
-
-
-@pytest.mark.parametrize("module", modules("decide"))
-def test_the_decision_imports_no_framework_and_trains_nothing(module: str) -> None:
-    assert libraries(module) <= {"numpy", "pandas", "pydantic", "scipy"}
-    assert not [name for name in own(module) if is_below(name, NOT_FOR_DECISION)]
-
-
-@pytest.mark.parametrize("module", modules("audit"))
-def test_the_audit_needs_no_framework(module: str) -> None:
-    assert libraries(module) <= {"numpy", "pandas", "scipy"}
-
-
-@pytest.mark.parametrize("module", [name for name in modules(*SHARED) if is_plugin(name)])
-def test_a_plugin_knows_no_other_of_its_room(module: str) -> None:
+def test_a_plugin_knows_no_other_of_its_room() -> None:
     """A folder, as Horovod's, may build on others."""
-    room = room_of(module)
-    assert room
-    shared = tuple(f"{room}.{name}" for name in SHARED[room] if name != "loading")
-    if "." not in module.removeprefix(f"{room}."):
-        known = [name for name in own(module) if is_below(name, (room,))]
-        assert not [name for name in known if not is_below(name, shared)]
+    for module in filter(is_plugin, modules(*SHARED)):
+        room = room_of(module)
+        assert room
+        shared = tuple(f"{room}.{name}" for name in SHARED[room] if name != "loading")
+        if "." not in module.removeprefix(f"{room}."):
+            known = [name for name in own(module) if is_below(name, (room,))]
+            assert not [name for name in known if not is_below(name, shared)], module
 
 
 def test_the_plugins_of_today_are_found() -> None:
@@ -132,3 +145,17 @@ def test_the_plugins_of_today_are_found() -> None:
         "frameworks.pytorch.framework",
     } <= set(found)
     assert "torch" in libraries("frameworks.pytorch.framework")
+
+
+@pytest.mark.parametrize(
+    ("registry", "unneeded"),
+    [
+        ("analysis.tables.registry", {"numpy", "pandas"}),
+        ("report.figures", {"matplotlib", "pandas"}),
+    ],
+)
+def test_a_registry_is_known_without_what_fills_it(registry: str, unneeded: set[str]) -> None:
+    code = f"import sys, ckptbench.{registry}; print({unneeded} & {{*sys.modules}})"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.strip() == "set()"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from in_process import die_after, in_job, interrupt, last_digest, stop_after, versions
+from in_process import die_after, in_job, interrupt, last_digest, stop, stop_after, versions
 from numpy_framework import ALONE, Unasked
 from stored_versions import Busy
 
@@ -374,10 +374,7 @@ def test_a_requeue_that_found_no_checkpoint_is_no_timing_either(
 ) -> None:
     plan = make_plan("never")
     in_job(monkeypatch, "42")
-    stop_after(monkeypatch, 0)
-    with pytest.raises(RunStopped):
-        run_cell(plan, execution)
-    stop_after(monkeypatch, None)
+    stop(plan, execution, monkeypatch, after=0)
     run_cell(plan, execution)
     assert Run.read(plan.run_folder).manifest["attempts"] == 1
     assert Run.read(plan.run_folder).resumed
@@ -478,11 +475,8 @@ def test_another_job_starts_a_stopped_run_anew(
 ) -> None:
     plan = make_plan("never")
     in_job(monkeypatch, "42")
-    stop_after(monkeypatch, 3)
-    with pytest.raises(RunStopped):
-        run_cell(plan, execution)
+    stop(plan, execution, monkeypatch, after=3)
     in_job(monkeypatch, "43")
-    stop_after(monkeypatch, None)
     run_cell(plan, execution)
     assert not Run.read(plan.run_folder).resumed
 

@@ -38,6 +38,7 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.identity import Identity
 from ckptbench.run.trace import read_trace
 from tests.living import is_running
+from tests.study.selection import FULL
 
 # The decision
 
@@ -76,7 +77,7 @@ def test_no_node_holds_anything() -> None:
     assert chosen([[], []], ranks=2) is None
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(50 if FULL else 10))
 def test_the_decision_is_the_best_one_and_the_same_on_every_node(seed: int) -> None:
     """Against a search over all steps and attempts, for random lists in random order."""
     drawn = random.Random(seed)
@@ -407,7 +408,7 @@ def begun(folder: Path) -> int:
     return int(path.read_text()) if path.exists() else 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(6 if FULL else 1))
 def test_killed_at_any_moment_it_loses_no_step_but_the_last(tmp_path: Path, seed: int) -> None:
     drawn = random.Random(seed)
     child = multiprocessing.get_context("spawn").Process(

@@ -28,6 +28,7 @@ from ckptbench.common import removal
 from ckptbench.common.errors import CheckpointError
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
+from tests.study.selection import FULL
 
 pytestmark = pytest.mark.usefixtures("never_hangs")
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -205,7 +206,7 @@ for step in range(1, 10**6):
 """
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(5 if FULL else 1))
 def test_a_kill_at_any_moment_leaves_the_newest_complete_version(tmp_path: Path, seed: int) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path), str(Path(__file__).parent), str(SOURCE)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import pytest
 from numpy_framework import ALONE, Unasked
-from struck_plans import loss, met, struck
+from struck_plans import loss, met, regrouped, struck
 from threaded_mpi import Communicator, Job, MpiError
 
 from ckptbench.common.errors import LaunchError
@@ -22,11 +22,8 @@ from ckptbench.failures.recovery.contract import Regrouped, Verdict
 from ckptbench.failures.recovery.ulfm import Ulfm, UlfmRank
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.control.link import Link
-from ckptbench.run.events import Regroup
-from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
-from ckptbench.run.recorder import Recorder
 
 T = TypeVar("T")
 
@@ -43,13 +40,6 @@ def plan(struck_plan: Plan) -> Plan:
     plan = with_recovery(struck_plan, replace=True)
     met(plan, 0, 1, 2)
     return plan
-
-
-def regrouped(plan: Plan, *ranks: int) -> None:
-    for rank in ranks:
-        recorder = Recorder(trace_path(plan.run_folder, rank))
-        recorder.write(Regroup(step=4, reached=4, noticed_ns=1, agreed_ns=2, ready_ns=3, bytes=0))
-        recorder.close()
 
 
 @pytest.mark.parametrize(
@@ -156,8 +146,8 @@ def test_a_rank_that_is_lost_at_the_end_is_missed_by_all(job: Job, ranks: list[U
             second.barrier()
         return second.regroup(error.value, REACHED)
 
-    for regrouped in at_once(come_to_the_end, fail_in_the_last_step):
-        assert (regrouped.step, regrouped.ranks) == (8, (0, 1))
+    for agreed in at_once(come_to_the_end, fail_in_the_last_step):
+        assert (agreed.step, agreed.ranks) == (8, (0, 1))
     assert at_once(first.finish, second.finish) == [None, None]
 
 
