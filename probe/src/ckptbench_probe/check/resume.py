@@ -21,7 +21,7 @@ from ckptbench_probe.check.states import paths, ranks, saves
 from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError, run_name
-from ckptbench_probe.reading import whole_lines
+from ckptbench_probe.reading import traces
 from ckptbench_probe.variables import DATA, END_AT, END_BEFORE
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _troubles(folder: Path) -> list[str]:
     """Errors of the check itself, in any of its runs."""
-    events = [one for path in folder.glob("*/trace-*.jsonl") for one in whole_lines(path)[0]]
-    return [one["reason"] for one in events if one["event"] == "trouble"]
+    every = [events for run in sorted(folder.iterdir()) for _, events, _ in traces(run)]
+    return [one["reason"] for events in every for one in events if one["event"] == "trouble"]
 
 
 def _plan(options: argparse.Namespace) -> Plan:
