@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Callable
 
 from ckptbench_probe.check import readers
-from ckptbench_probe.check.beside import memory
+from ckptbench_probe.check.memory import Memory
 from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.recorder import RECORDER, RESTORED, SAVED, own_rank
 from ckptbench_probe.check.state import digest, random_states
@@ -57,11 +57,12 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
     file = _file(os.path.abspath(path))
     stepping = RECORDER.thread in (None, threading.get_ident())
     given = [(leaf, value) for leaf, value in content() if _is_array(value)]
-    live = set() if stepping else _live()
+    trained = None if stepping else Memory(SEEN)
+    live = {leaf for leaf, value in given if trained and trained.holds(value)}
     found = {
         f"{file}: {leaf}": digest(value)
         for leaf, value in given
-        if str(value.dtype) not in RANDOM_TYPES and memory(value) not in live
+        if str(value.dtype) not in RANDOM_TYPES and leaf not in live
     }
     save = PROCESS.saves.outermost
     RECORDER.saved = True
@@ -70,17 +71,12 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
         save=save.id if save else None,
         path=os.path.abspath(path),
         stepping=stepping,
-        live=file if any(memory(value) in live for _, value in given) else None,
+        live=file if live else None,  # each update is compared in it by itself
         update=RECORDER.made,
         rank=own_rank(),
         tensors=found,
         random=random_states(),
     )
-
-
-def _live() -> set[int | None]:
-    """What training changes meanwhile: a background save is not compared in it, as each update is compared by itself."""
-    return {memory(one) for one in SEEN.tensors().values()} - {None}
 
 
 def _is_array(value: Any) -> bool:
