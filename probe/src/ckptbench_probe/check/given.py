@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
@@ -17,6 +18,7 @@ from ckptbench_probe.check.one_save import CannotTellError, Given, Late, Reader,
 from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.state import digest
 from ckptbench_probe.check.trees import is_plain, is_tensor, paths
+from ckptbench_probe.engines.wrapping import Call
 from ckptbench_probe.files import after_rename
 from ckptbench_probe.harmless import harmless, is_of_training, text_of
 from ckptbench_probe.process import PROCESS
@@ -83,21 +85,38 @@ class Checker:
         """The save that this thread is inside of: what its engine calls to write is part of it."""
         return getattr(self._local, "given", None)
 
-    def through(self, given: Given | None, original: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what saves. An error that it raises is that of the save."""
-        self._local.given = given
-        try:
-            return original(*args, **kwargs)
-        except BaseException as error:
-            self.failed(given, error)
-            raise
-        finally:
-            self._left(given)
+    def around(
+        self,
+        original: Call,
+        begin: Callable[[Any, Any], Given | None],
+        ended: Callable[[Given, Any, Any, Any], Any] | None = None,
+    ) -> Call:
+        """Around a call that saves. `begin` is given its arguments, `ended` what it has returned too. An error that it raises is that of the save."""
+        begun, heard = harmless(begin), harmless(ended) if ended else None
+
+        @functools.wraps(original)
+        def save(*args: Any, **kwargs: Any) -> Any:
+            given = begun(args, kwargs)
+            if given is None:
+                return original(*args, **kwargs)
+            self._local.given = given
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                self.failed(given, error)
+                raise
+            finally:
+                self._left(given)
+            if heard is not None:
+                heard(given, result, args, kwargs)
+            return result
+
+        return save
 
     @harmless
-    def _left(self, given: Given | None) -> None:
+    def _left(self, given: Given) -> None:
         self._local.given = None
-        if given is not None and self.gate.on_stepping_thread:
+        if self.gate.on_stepping_thread:
             self.gate.returned(given.number)
 
     @harmless
