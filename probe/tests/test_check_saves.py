@@ -15,9 +15,9 @@ from ckptbench_probe.check import gate as gates
 from ckptbench_probe.check import orbax, saves
 from ckptbench_probe.check.checkpoints import checkpoints, ranks
 from ckptbench_probe.check.gate import AFTER_S, LONGEST_GAPS, Gate
-from ckptbench_probe.check.given import CHECKER, OVERWRITTEN
+from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.history import Snapshot
-from ckptbench_probe.check.judging import judge
+from ckptbench_probe.check.judging import OVERWRITTEN, judge
 from ckptbench_probe.check.state import digest
 
 

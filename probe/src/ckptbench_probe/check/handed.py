@@ -52,6 +52,18 @@ class Fixed:
     is_plain: bool
 
 
+def digest_of(value: Any) -> str | None:
+    """None of an object, and of a tensor whose bits cannot be read, such as one without memory."""
+    if isinstance(value, Fixed):
+        return value.digest
+    if not is_tensor(value) and not is_plain(value):
+        return None
+    try:
+        return digest(value)
+    except Exception:  # noqa: BLE001 - it is said to be not compared
+        return None
+
+
 @dataclass
 class Hand:
     """One hand-over: values by the id of each dict and list, and of each tensor."""
