@@ -12,12 +12,12 @@ import pytest
 from traces import Written
 
 from ckptbench_probe.check import gate as gates
-from ckptbench_probe.check import saves
+from ckptbench_probe.check import orbax, saves
 from ckptbench_probe.check.checkpoints import checkpoints, ranks
 from ckptbench_probe.check.gate import AFTER_S, LONGEST_GAPS, Gate
-from ckptbench_probe.check.given import CHECKER, OVERWRITTEN
+from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.history import Snapshot
-from ckptbench_probe.check.judging import judge
+from ckptbench_probe.check.judging import OVERWRITTEN, judge
 from ckptbench_probe.check.state import digest
 
 
@@ -497,3 +497,16 @@ def test_without_a_command_there_is_no_check(capfd: pytest.CaptureFixture[str]) 
         main(["check", "saves"])
     assert ended.value.code == 2
     assert "no command: write it after --" in capfd.readouterr().err
+
+
+def test_a_save_of_orbax_that_has_failed_takes_no_end_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed, other = (CHECKER.begin("orbax", f"/c/{step}") for step in (1, 2))
+    CHECKER.failed(failed, OSError("full"))
+    ended: list[Any] = []
+    monkeypatch.setattr(CHECKER, "written", lambda given, read: ended.append(given))
+    orbax._UNDER_WAY.extend([failed, other])
+    orbax._hear(orbax.SUCCESS)
+    assert ended == [other]
+    assert not orbax._UNDER_WAY

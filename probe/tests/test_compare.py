@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 from probed import TOLD, Bench, interpreters
 
-from ckptbench_probe.comparing.estimates import estimate
 from ckptbench_probe.comparing.settings import expand, in_blocks
 from ckptbench_probe.main import main
-from ckptbench_probe.statistics import student
+from ckptbench_probe.statistics import estimate, student
 
 STEP_S = 0.1
 TRUTH = {

@@ -13,6 +13,7 @@ import pytest
 
 from ckptbench_probe.check.handed import Fixed, HandedOver
 from ckptbench_probe.check.history import History
+from ckptbench_probe.check.memory import Memory
 from ckptbench_probe.check.state import Optimizers, digest
 from ckptbench_probe.check.trees import leaves, names_of, paths
 from ckptbench_probe.process import PROCESS
@@ -159,6 +160,13 @@ def test_nothing_is_kept_alive(training: Handing) -> None:
     copy = training.weight.copy()
     training.handed.add([{"w": copy}])
     assert sys.getrefcount(copy) == 2
+
+
+def test_a_part_of_what_training_changes_lies_in_its_memory(training: Handing) -> None:
+    memory = Memory(training.optimizers)
+    assert memory.holds(training.weight[4:8])
+    assert not memory.holds(training.weight[4:8].copy())
+    assert not memory.holds("text")
 
 
 def test_a_thread_that_was_not_handed_anything_gives_what_there_is(training: Handing) -> None:

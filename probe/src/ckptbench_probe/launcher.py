@@ -50,15 +50,30 @@ def run_name() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
-def launch(
-    command: list[str], variables: Mapping[str, str], strace: StraceRecorder | None = None
-) -> int:
-    """The exit status of the command, as `os.waitpid` gives it. Raises CannotStartError. Signals stay blocked: an impatient user's second one must not cut off the summary."""
+def words_of(command: list[str]) -> list[str]:
+    """Without the -- that a user writes before it."""
+    return command[1:] if command[:1] == ["--"] else command
+
+
+def program_of(command: list[str], variables: Mapping[str, str]) -> str:
+    """Raises CannotStartError."""
     program = shutil.which(command[0], path=variables.get("PATH"))
     if program is None:
         raise CannotStartError(
             f"{command[0]}: there is no such program: correct the command after --", NOT_FOUND
         )
+    return program
+
+
+def not_executable(program: str, error: OSError) -> CannotStartError:
+    return CannotStartError(f"{program} cannot be started: {error.strerror}", NOT_EXECUTABLE)
+
+
+def launch(
+    command: list[str], variables: Mapping[str, str], strace: StraceRecorder | None = None
+) -> int:
+    """The exit status of the command, as `os.waitpid` gives it. Raises CannotStartError. Signals stay blocked: an impatient user's second one must not cut off the summary."""
+    program = program_of(command, variables)
     if strace is not None:
         command = strace.around(command)
         program = shutil.which(command[0]) or command[0]
@@ -68,9 +83,7 @@ def launch(
         child = _start(program, command, dict(variables), before)
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        raise CannotStartError(
-            f"{program} cannot be started: {error.strerror}", NOT_EXECUTABLE
-        ) from error
+        raise not_executable(program, error) from error
     status = _attend(child, heard)
     if strace is not None:
         strace.wait(child)

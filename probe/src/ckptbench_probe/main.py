@@ -22,9 +22,11 @@ from ckptbench_probe.launcher import (
     how_failed,
     launch,
     run_name,
+    words_of,
 )
 from ckptbench_probe.syscalls import StraceRecorder, obstacle
 from ckptbench_probe.variables import task_of_slurm
+from ckptbench_probe.words import number_of
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -38,14 +40,6 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNIT_S[found[2]]
 
 
-def count(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(
-            f'"{text}" is no number of GPUs: use a whole number from 1'
-        )
-    return int(text)
-
-
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         "ckptbench-probe",
@@ -57,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     overrides = argparse.ArgumentParser(add_help=False)
     overrides.add_argument(
-        "--gpus", type=count, help="on which the training is to run; default: its ranks"
+        "--gpus", type=number_of("GPUs"), help="on which the training is to run; default: its ranks"
     )
     overrides.add_argument(
         "--mtbf",
@@ -112,7 +106,7 @@ def main(words: list[str] | None = None) -> None:
         sys.exit(compare.run(options, overrides))
     if options.verb == "summary":
         sys.exit(0 if summarize(options.folder, run=options.run, overrides=overrides) else 1)
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    command = words_of(options.command)
     if not command:
         parser().error(
             "no command: write it after --, as in ckptbench-probe run -- torchrun train.py"

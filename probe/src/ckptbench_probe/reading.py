@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -125,10 +125,7 @@ def read(folder: Path, run: str | None = None) -> ProbedRun:
             f"{folder} is no folder: name the one that `ckptbench-probe run` has told"
         )
     runs: dict[str, list[tuple[Event, list[Event], int]]] = defaultdict(list)
-    for path in sorted(folder.glob("trace-*.jsonl")):
-        events, unread = whole_lines(path)
-        if not events:
-            continue  # a process that was killed while it wrote its first line
+    for path, events, unread in traces(folder):
         opening = events[0]
         if opening.get("event") != "process" or opening.get("format") != FORMAT:
             raise UnreadableError(
@@ -166,8 +163,16 @@ def _order(process: ProbedProcess) -> tuple[int, int]:
     return process.began_ns, process.rank or 0
 
 
-def whole_lines(path: Path) -> tuple[list[Event], int]:
-    """Whole lines: a killed process, or a full disk, may leave a torn one."""
+def traces(folder: Path) -> Iterator[tuple[Path, list[Event], int]]:
+    """Files, their events, and how many lines are torn. Without those of processes that were killed while they wrote their first line."""
+    for path in sorted(folder.glob("trace-*.jsonl")):
+        events, unread = _whole_lines(path)
+        if events:
+            yield path, events, unread
+
+
+def _whole_lines(path: Path) -> tuple[list[Event], int]:
+    """A killed process, or a full disk, may leave a torn one."""
     found: list[Event] = []
     unread = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

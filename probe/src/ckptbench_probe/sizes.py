@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from typing import Any
 
@@ -43,6 +45,9 @@ def _size(array: Any) -> tuple[int, tuple[int, int]] | None:
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         return None
     size = getattr(array, "nbytes", None)
+    if isinstance(array.dtype, str):  # a variable of Keras, which does not say its size
+        bits = re.search(r"\d+", array.dtype)
+        size = math.prod(map(int, array.shape)) * (int(bits[0]) if bits else 8) // 8
     if not isinstance(size, int):
         return None
     place = getattr(array, "data_ptr", None)

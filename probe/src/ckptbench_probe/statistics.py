@@ -11,6 +11,8 @@ _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 """Quantile 0.975 of Student's t by degrees of freedom from 1 on (NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2)."""
 _NORMAL_975 = 1.960
 SMALLEST_S = 1e-6
+APART = 10.0
+"""Values that differ by this factor are about zero: their logarithms say nothing."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,38 @@ def seconds(values: Sequence[float]) -> Seconds | None:
 def student(freedom: int) -> float:
     """Quantile 0.975 of Student's t."""
     return _T_975[freedom - 1] if freedom <= len(_T_975) else _NORMAL_975
+
+
+@dataclass(frozen=True)
+class Estimate:
+    mean: float
+    lo: float
+    """Ends of the 95 % interval; NaN of one value."""
+    hi: float
+    number: int
+
+    def scaled(self, factor: float, minus: float = 0.0) -> Estimate:
+        mean, lo, hi = (factor * (one - minus) for one in (self.mean, self.lo, self.hi))
+        return Estimate(mean, lo, hi, self.number)
+
+    def is_apart_from(self, other: Estimate) -> bool:
+        """False where an interval is not known."""
+        return self.lo > other.hi or other.lo > self.hi
+
+
+def estimate(above: Sequence[float], below: Sequence[float] | None = None) -> Estimate | None:
+    """Sum over sum, one value a block; None without values. The interval is Student's t: on logarithms where the values are positive and of one size."""
+    if not above:
+        return None
+    under = below or [1.0] * len(above)
+    value = sum(above) / sum(under)
+    each = [one / other for one, other in zip(above, under)]
+    number = len(each)
+    if number < 2:
+        return Estimate(value, math.nan, math.nan, number)
+    wide = student(number - 1) / math.sqrt(number)
+    if min(each) > 0 and min(each) * APART > max(each):
+        factor = math.exp(wide * stdev(map(math.log, each)))
+        return Estimate(value, value / factor, value * factor, number)
+    half = wide * stdev(each)
+    return Estimate(value, value - half, value + half, number)

@@ -1,6 +1,9 @@
-"""Quantities as people read them."""
+"""Quantities as people read and write them."""
 
 from __future__ import annotations
+
+import argparse
+from typing import Callable
 
 from ckptbench_probe.statistics import Seconds
 
@@ -46,3 +49,16 @@ def percent(part: float) -> str:
 def counted(number: float, thing: str) -> str:
     digits = f"{number:,.0f}" if number == round(number) else f"{number:,.4g}"
     return f"{digits} {thing}{'' if number == 1 else 's'}"
+
+
+def number_of(things: str) -> Callable[[str], int]:
+    """For argparse, to read what a user has written."""
+
+    def read(text: str) -> int:
+        if not text.isdigit() or int(text) == 0:
+            raise argparse.ArgumentTypeError(
+                f'"{text}" is no number of {things}: use a whole number from 1'
+            )
+        return int(text)
+
+    return read

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ckptbench_probe.check.memory import place
 from ckptbench_probe.check.state import Optimizers, bare, digest
 
 FEWEST_ELEMENTS = 16
@@ -55,11 +56,11 @@ class Beside:
                 for name, tensor in named:
                     known.add(id(tensor))
                     yield f"{type(root).__name__}.{bare(name)}", tensor
-        taken = {memory(one) for one in own} | {memory(one.grad) for one in trained}
+        taken = {place(one) for one in own} | {place(one.grad) for one in trained}
         loose = [
             one
             for one in _tensors()
-            if tuple(one.shape) in shapes and id(one) not in known and memory(one) not in taken
+            if tuple(one.shape) in shapes and id(one) not in known and place(one) not in taken
         ]
         yield from _named(loose)
 
@@ -74,12 +75,6 @@ def _tensors() -> list[Any]:
         for each in plain
         if each.layout is torch.strided and each.is_floating_point() and each.grad_fn is None
     ]
-
-
-def memory(tensor: Any) -> int | None:
-    """Where its values lie: the same for all views of one tensor. None where it has none of its own."""
-    storage = getattr(getattr(tensor, "_local_tensor", tensor), "untyped_storage", None)
-    return None if storage is None else int(storage().data_ptr()) or None
 
 
 def _has_memory(tensor: Any) -> bool:

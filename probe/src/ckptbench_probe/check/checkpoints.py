@@ -11,7 +11,7 @@ from typing import Any
 
 from ckptbench_probe.check.saved import WORST_FIRST, Saved
 from ckptbench_probe.files import after_rename
-from ckptbench_probe.reading import Event, whole_lines
+from ckptbench_probe.reading import Event, traces
 
 NEVER_FINISHED = "its engine has not said that it was finished"
 ELSEWHERE = "a process that does not train has saved it, and training may go on meanwhile: it cannot be compared"
@@ -99,10 +99,9 @@ class Rank:
 
 def ranks(folder: Path, run: str) -> list[Rank]:
     found = []
-    for path in sorted(folder.glob("trace-*.jsonl")):
-        events, _ = whole_lines(path)
+    for _, events, _ in traces(folder):
         updates = [event for event in events if event["event"] == "updates"]
-        if events and events[0].get("run") == run:
+        if events[0].get("run") == run:
             named = [one["rank"] for one in [*updates, events[0]] if one.get("rank") is not None]
             saves = tuple(event for event in events if event["event"] == "save")
             rows = tuple(_rows(events))

@@ -6,13 +6,14 @@ one compares it.
 
 from __future__ import annotations
 
-import functools
 import sys
+from functools import partial
 from typing import Any
 
 from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.one_save import Given, Values
-from ckptbench_probe.engines.torch_dcp import _target as target
+from ckptbench_probe.engines.torch_dcp import target
+from ckptbench_probe.engines.wrapping import first, then
 from ckptbench_probe.harmless import harmless
 
 BATCH_BYTES = 1 << 30
@@ -20,27 +21,19 @@ BATCH_BYTES = 1 << 30
 
 
 def patch(module: Any) -> None:
-    module.save = _save(module.save)
-    module.async_save = _async_save(module.async_save)
-    module._stateful_to_state_dict = _seen(module._stateful_to_state_dict)
+    module.save = CHECKER.around(module.save, partial(_begin, "dcp.save"), _written)
+    module.async_save = CHECKER.around(
+        module.async_save, partial(_begin, "dcp.async_save"), _follow
+    )
+    module._stateful_to_state_dict = then(module._stateful_to_state_dict, _taken)
     stager = module.DefaultStager
-    stager._stage = _staged_late(stager._stage)
+    # Staging in a thread of its own begins after a step, unless training waits for it.
+    stager._stage = first(stager._stage, lambda *_, **__: CHECKER.let_step())
 
 
-def _seen(make_state: Any) -> Any:
+def _taken(state: Any) -> None:
     """Objects make their state when they are asked for it: here it is whole, and nothing is copied yet."""
-
-    @harmless
-    def taken(state: Any) -> None:
-        CHECKER.take(CHECKER.inside, lambda: _parts(state))
-
-    @functools.wraps(make_state)
-    def make(*args: Any, **kwargs: Any) -> Any:
-        state = make_state(*args, **kwargs)
-        taken(state)
-        return state
-
-    return make
+    CHECKER.take(CHECKER.inside, lambda: _parts(state))
 
 
 def _parts(state: Any) -> Values:
@@ -64,7 +57,6 @@ def _parts(state: Any) -> Values:
                 )
 
 
-@harmless
 def _begin(kind: str, args: Any, kwargs: Any) -> Given | None:
     """None of a save that is part of another. What `async_save` calls in a thread of this process goes on with the save."""
     path = target(args, kwargs)
@@ -97,36 +89,12 @@ def _rank(kwargs: dict[str, Any]) -> int:
     return int(distributed.get_rank(kwargs.get("process_group")))
 
 
-def _save(original: Any) -> Any:
-    @functools.wraps(original)
-    def save(*args: Any, **kwargs: Any) -> Any:
-        given = _begin("dcp.save", args, kwargs)
-        if given is None:
-            return original(*args, **kwargs)
-        result = CHECKER.through(given, original, *args, **kwargs)
-        CHECKER.written(given, read)
-        return result
-
-    return save
+def _written(given: Given, *_: Any) -> None:
+    CHECKER.written(given, read)
 
 
-def _async_save(original: Any) -> Any:
+def _follow(given: Given, result: Any, *_: Any) -> None:
     """A thread of this process calls `save`, whose return is the end; a process of its own does it unseen, and the future tells."""
-
-    @functools.wraps(original)
-    def async_save(*args: Any, **kwargs: Any) -> Any:
-        given = _begin("dcp.async_save", args, kwargs)
-        if given is None:
-            return original(*args, **kwargs)
-        result = CHECKER.through(given, original, *args, **kwargs)
-        _follow(given, result)
-        return result
-
-    return async_save
-
-
-@harmless
-def _follow(given: Given, result: Any) -> None:
     upload = getattr(result, "upload_completion", result)
     upload.add_done_callback(lambda future: _ended(given, future))
 
@@ -138,17 +106,6 @@ def _ended(given: Given, future: Any) -> None:
         CHECKER.failed(given, error)
     else:
         CHECKER.written(given, read)
-
-
-def _staged_late(stage: Any) -> Any:
-    """Staging in a thread of its own begins after a step, unless training waits for it."""
-
-    @functools.wraps(stage)
-    def staged(*args: Any, **kwargs: Any) -> Any:
-        CHECKER.let_step()
-        return stage(*args, **kwargs)
-
-    return staged
 
 
 def read(given: Given) -> Values:

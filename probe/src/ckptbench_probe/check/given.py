@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-import weakref
 from collections import defaultdict
-from dataclasses import asdict
 from typing import Any, Callable
 
 from ckptbench_probe.check.gate import Gate
-from ckptbench_probe.check.handed import Fixed, HandedOver
+from ckptbench_probe.check.handed import Fixed, HandedOver, digest_of
 from ckptbench_probe.check.history import History
-from ckptbench_probe.check.judging import Found, judge
-from ckptbench_probe.check.one_save import CannotTellError, Given, Late, Reader, Values
+from ckptbench_probe.check.judging import Found, compare, told
+from ckptbench_probe.check.one_save import CannotTellError, Given, Late, Reader, Values, weakly
 from ckptbench_probe.check.optimizers import SEEN
-from ckptbench_probe.check.state import digest
 from ckptbench_probe.check.trees import is_plain, is_tensor, paths
+from ckptbench_probe.engines.wrapping import Call
 from ckptbench_probe.files import after_rename
 from ckptbench_probe.harmless import harmless, is_of_training, text_of
 from ckptbench_probe.process import PROCESS
 
-MOST_NAMES = 3
-"""Names of one kind that are told."""
 SAME_PATH = 8
 """Saves of one path whose values are kept, as one may overwrite another."""
-OVERWRITTEN = "another save has overwritten it before it could be read"
 NEVER_WHOLE = (
     "the save has failed: its file was not whole when the save returned, and is gone since"
 )
@@ -83,21 +79,38 @@ class Checker:
         """The save that this thread is inside of: what its engine calls to write is part of it."""
         return getattr(self._local, "given", None)
 
-    def through(self, given: Given | None, original: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what saves. An error that it raises is that of the save."""
-        self._local.given = given
-        try:
-            return original(*args, **kwargs)
-        except BaseException as error:
-            self.failed(given, error)
-            raise
-        finally:
-            self._left(given)
+    def around(
+        self,
+        original: Call,
+        begin: Callable[[Any, Any], Given | None],
+        ended: Callable[[Given, Any, Any, Any], Any] | None = None,
+    ) -> Call:
+        """Around a call that saves. `begin` is given its arguments, `ended` what it has returned too. An error that it raises is that of the save."""
+        begun, heard = harmless(begin), harmless(ended) if ended else None
+
+        @functools.wraps(original)
+        def save(*args: Any, **kwargs: Any) -> Any:
+            given = begun(args, kwargs)
+            if given is None:
+                return original(*args, **kwargs)
+            self._local.given = given
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                self.failed(given, error)
+                raise
+            finally:
+                self._left(given)
+            if heard is not None:
+                heard(given, result, args, kwargs)
+            return result
+
+        return save
 
     @harmless
-    def _left(self, given: Given | None) -> None:
+    def _left(self, given: Given) -> None:
         self._local.given = None
-        if given is not None and self.gate.on_stepping_thread:
+        if self.gate.on_stepping_thread:
             self.gate.returned(given.number)
 
     @harmless
@@ -172,7 +185,7 @@ class Checker:
             if older is not None:
                 now, (given.update, given.done) = given.update, older
                 raise CannotTellError(UNSEEN.format(older=given.update, now=now))
-            text = _digest(value)
+            text = digest_of(value)
             if text is None:
                 given.others[name] = type(value).__name__
                 continue
@@ -216,7 +229,7 @@ class Checker:
         found = self._compare(given, read)
         if file is not None and (isinstance(found, str) or found.torn):
             with self._lock:
-                self._late.append(Late(given, read, _weakly(file)))
+                self._late.append(Late(given, read, weakly(file)))
             return
         self._judged(given, found)
 
@@ -246,43 +259,13 @@ class Checker:
                 for one in self._of_path[given.path]
                 if one is not given and (one.number > given.number or not one.told)
             ]
-            try:
-                loaded = {name: _digest(value) for name, value in read(given)}
-            except BaseException as error:
-                if is_of_training(error):
-                    raise
-                if others:
-                    return OVERWRITTEN
-                return f"its engine cannot read it ({text_of(error)})"
-            found = judge(given.digests, loaded, self.history.snapshots, given.shapes)
-            if found.torn:  # perhaps of an update that has just been
-                self.history.record()
-                found = judge(given.digests, loaded, self.history.snapshots, given.shapes)
-        by_others = [
-            {loaded[name]} & {(one.digests or {}).get(name) for one in others}
-            for name in found.torn
-        ]
-        return OVERWRITTEN if by_others and all(by_others) else found
+            return compare(given, read, others, self.history)
 
     def _judged(self, given: Given, found: Found | str) -> None:
         if isinstance(found, str):
             self._tell(given, trouble=found)
-            return
-        digests = given.digests or {}
-        not_shared = [name for name in digests if name not in found.shared]
-        left = {**dict.fromkeys(not_shared, "not read"), **given.others}
-        if given.elsewhere:
-            left = dict(given.others)  # another rank compares the rest
-        fields = {**asdict(found), "torn": given.names(found.torn[:MOST_NAMES])}
-        del fields["shared"]
-        first = list(left)[:MOST_NAMES]
-        said = [
-            f"{name} ({left[key]})" if name else left[key]
-            for key, name in zip(first, given.names(first))
-        ]
-        self._tell(
-            given, **fields, torn_number=len(found.torn), not_compared=len(left), left=said, as_given=given.as_given,
-        )  # fmt: skip
+        else:
+            self._tell(given, **told(given, found))
 
     def _tell(self, given: Given | None, **fields: Any) -> None:
         if given is None or given.told:
@@ -294,23 +277,3 @@ class Checker:
 
 
 CHECKER = Checker()
-
-
-def _digest(value: Any) -> str | None:
-    """None of an object, and of a tensor whose bits cannot be read, such as one without memory."""
-    if isinstance(value, Fixed):
-        return value.digest
-    if not is_tensor(value) and not is_plain(value):
-        return None
-    try:
-        return digest(value)
-    except Exception:  # noqa: BLE001 - it is said to be not compared
-        return None
-
-
-def _weakly(file: Any) -> Callable[[], Any]:
-    """A file that nobody holds any more is closed: it must not live on here."""
-    try:
-        return weakref.ref(file)
-    except TypeError:
-        return lambda: None

@@ -16,6 +16,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ckptbench_probe.check.history import History
+from ckptbench_probe.check.memory import Memory
 from ckptbench_probe.check.state import Optimizers, digest
 from ckptbench_probe.check.trees import Path, children, is_plain, is_tensor, paths
 from ckptbench_probe.process import PROCESS
@@ -51,6 +52,18 @@ class Fixed:
     is_plain: bool
 
 
+def digest_of(value: Any) -> str | None:
+    """None of an object, and of a tensor whose bits cannot be read, such as one without memory."""
+    if isinstance(value, Fixed):
+        return value.digest
+    if not is_tensor(value) and not is_plain(value):
+        return None
+    try:
+        return digest(value)
+    except Exception:  # noqa: BLE001 - it is said to be not compared
+        return None
+
+
 @dataclass
 class Hand:
     """One hand-over: values by the id of each dict and list, and of each tensor."""
@@ -76,7 +89,7 @@ class HandedOver:
             return
         self._history.record()
         hand = Hand(self._history.update, PROCESS.updates.done)
-        memory = _Memory(self._optimizers)
+        memory = Memory(self._optimizers)
         for one in reached:
             self._walk(one, hand, memory)
         for other in self._hands:
@@ -86,7 +99,7 @@ class HandedOver:
                         del of_other[key]
         self._hands.append(hand)
 
-    def _walk(self, value: Any, hand: Hand, memory: _Memory) -> list[tuple[Path, Was]]:
+    def _walk(self, value: Any, hand: Hand, memory: Memory) -> list[tuple[Path, Was]]:
         parts = None if is_plain(value) else children(value)
         if parts is None:
             was = hand.tensors.get(id(value)) or _was(value, memory)
@@ -120,7 +133,7 @@ class HandedOver:
         refer, made = self._made.get(id(value), (None, (0, 0)))
         if refer is None or refer() is not value or made[1] == PROCESS.updates.done:
             return None
-        return made if _Memory(self._optimizers).holds(value) else None
+        return made if Memory(self._optimizers).holds(value) else None
 
     def parts(self, value: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Hand | None]]:
         """What `value` holds, and of which hand-over. A hand-over of a dict, a list or a tensor serves one save."""
@@ -173,7 +186,7 @@ def _is_state(value: Any) -> bool:
     return len(found) <= MOST_VALUES and any(map(is_tensor, found))
 
 
-def _was(value: Any, memory: _Memory) -> Was | None:
+def _was(value: Any, memory: Memory) -> Was | None:
     if is_plain(value):
         return Was(digest(value), None, value, False)
     if not is_tensor(value):
@@ -189,37 +202,6 @@ def _forget(value: Any, hand: Hand) -> None:
     for _, part in children(value) or ():
         if children(part) is not None or is_tensor(part):
             _forget(part, hand)
-
-
-class _Memory:
-    """Of the parameters and slots of all optimizers."""
-
-    def __init__(self, optimizers: Optimizers) -> None:
-        tensors = list(optimizers.tensors().values())
-        self._ranges = [place for place in map(_place, tensors) if place]
-        self.objects = {id(one) for one in tensors}
-        """Which are saved again and again, so that they do not say which hand-over is meant."""
-        self.containers = {id(slots) for one in optimizers.alive() for slots in one.state.values()}
-        """An optimizer hands out its own dicts of slots, too."""
-
-    def holds(self, value: Any) -> bool:
-        place = _place(value)
-        return place is not None and any(
-            first < place[1] and place[0] < last for first, last in self._ranges
-        )
-
-
-def _place(value: Any) -> tuple[int, int] | None:
-    """Where its bytes lie: of a tensor its storage, which all its views share."""
-    storage = getattr(getattr(value, "_local_tensor", value), "untyped_storage", None)
-    if storage is not None:
-        own = storage()
-        first, size = int(own.data_ptr()), int(own.nbytes())
-    elif hasattr(value, "__array_interface__"):
-        first, size = int(value.__array_interface__["data"][0]), int(value.nbytes)
-    else:
-        return None
-    return (first, first + size) if first else None
 
 
 def _reached(value: Any) -> Iterator[Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from ckptbench_probe.check.history import Snapshot
+from ckptbench_probe.check.handed import digest_of
+from ckptbench_probe.check.history import History, Snapshot
+from ckptbench_probe.check.one_save import Given, Reader
+from ckptbench_probe.harmless import is_of_training, text_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,47 @@ class Found:
 
 
 MIXED = "mixed"
+MOST_NAMES = 3
+"""Names of one kind that are told."""
+OVERWRITTEN = "another save has overwritten it before it could be read"
+
+
+def compare(given: Given, read: Reader, others: Sequence[Given], history: History) -> Found | str:
+    """What the file holds beside what the save was given, or why that cannot be told. `others`: saves of the same path."""
+    try:
+        loaded = {name: digest_of(value) for name, value in read(given)}
+    except BaseException as error:
+        if is_of_training(error):
+            raise
+        return OVERWRITTEN if others else f"its engine cannot read it ({text_of(error)})"
+    digests = given.digests or {}
+    found = judge(digests, loaded, history.snapshots, given.shapes)
+    if found.torn:  # perhaps of an update that has just been
+        history.record()
+        found = judge(digests, loaded, history.snapshots, given.shapes)
+    by_others = [
+        {loaded[name]} & {(one.digests or {}).get(name) for one in others} for name in found.torn
+    ]
+    return OVERWRITTEN if by_others and all(by_others) else found
+
+
+def told(given: Given, found: Found) -> dict[str, Any]:
+    """What the trace says of it."""
+    if given.elsewhere:
+        left = dict(given.others)  # another rank compares the rest
+    else:
+        not_shared = [name for name in given.digests or () if name not in found.shared]
+        left = {**dict.fromkeys(not_shared, "not read"), **given.others}
+    first = list(left)[:MOST_NAMES]
+    fields = {**asdict(found), "torn": given.names(found.torn[:MOST_NAMES])}
+    del fields["shared"]
+    said = [
+        f"{name} ({left[key]})" if name else left[key]
+        for key, name in zip(first, given.names(first))
+    ]
+    return {
+        **fields, "torn_number": len(found.torn), "not_compared": len(left), "left": said, "as_given": given.as_given,
+    }  # fmt: skip
 
 
 def judge(

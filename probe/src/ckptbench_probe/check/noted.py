@@ -7,21 +7,21 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Callable
 
 from ckptbench_probe.check import readers
-from ckptbench_probe.check.beside import memory
+from ckptbench_probe.check.memory import Memory
 from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.recorder import RECORDER, RESTORED, SAVED, own_rank
 from ckptbench_probe.check.state import digest, random_states
 from ckptbench_probe.check.trees import leaves
-from ckptbench_probe.engines.wrapping import argument, path_of
+from ckptbench_probe.engines.torch_dcp import target
+from ckptbench_probe.engines.wrapping import Call, Content, Target, content_at, path_at, then
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 
-Call = Callable[..., Any]
-Content = Callable[[Any, Any], "Iterable[tuple[Any, Any]]"]
 RANDOM_TYPES = ("torch.uint8", "uint8", "uint32")
 """Of tensors that may be random states, which are compared by themselves."""
 OWN_FOLDER = "checkpoints-"
@@ -32,20 +32,27 @@ DCP_FILE = ".distcp"
 _LOCAL = threading.local()
 
 
-def noted(original: Call, path: Callable[[Any, Any], str | None], content: Content) -> Call:
-    """Around a call that writes `content` to a path. What it calls to write is part of it."""
+@contextmanager
+def _inside(path: str | None = None) -> Iterator[None]:
+    """What a save calls to write is part of it. `path`: of a save that asks for its state within."""
+    _LOCAL.inside, _LOCAL.path = True, path
+    try:
+        yield
+    finally:
+        _LOCAL.inside, _LOCAL.path = False, None
+
+
+def noted(original: Call, target: Target, content: Content) -> Call:
+    """Around a call that writes `content` to a path."""
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        target = harmless(path)(args, kwargs)
-        if target is None or getattr(_LOCAL, "inside", False):
+        path = harmless(target)(args, kwargs)
+        if path is None or getattr(_LOCAL, "inside", False):
             return original(*args, **kwargs)
-        harmless(note)(target, lambda: content(args, kwargs))
-        _LOCAL.inside = True
-        try:
+        harmless(note)(path, lambda: leaves(readers.content(content(args, kwargs))))
+        with _inside():
             return original(*args, **kwargs)
-        finally:
-            _LOCAL.inside = False
 
     return save
 
@@ -57,11 +64,12 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
     file = _file(os.path.abspath(path))
     stepping = RECORDER.thread in (None, threading.get_ident())
     given = [(leaf, value) for leaf, value in content() if _is_array(value)]
-    live = set() if stepping else _live()
+    trained = None if stepping else Memory(SEEN)
+    live = {leaf for leaf, value in given if trained and trained.holds(value)}
     found = {
         f"{file}: {leaf}": digest(value)
         for leaf, value in given
-        if str(value.dtype) not in RANDOM_TYPES and memory(value) not in live
+        if str(value.dtype) not in RANDOM_TYPES and leaf not in live
     }
     save = PROCESS.saves.outermost
     RECORDER.saved = True
@@ -70,17 +78,12 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
         save=save.id if save else None,
         path=os.path.abspath(path),
         stepping=stepping,
-        live=file if any(memory(value) in live for _, value in given) else None,
+        live=file if live else None,  # each update is compared in it by itself
         update=RECORDER.made,
         rank=own_rank(),
         tensors=found,
         random=random_states(),
     )
-
-
-def _live() -> set[int | None]:
-    """What training changes meanwhile: a background save is not compared in it, as each update is compared by itself."""
-    return {memory(one) for one in SEEN.tensors().values()} - {None}
 
 
 def _is_array(value: Any) -> bool:
@@ -99,54 +102,17 @@ def _file(path: str) -> str:
     )
 
 
-def _path(place: int, name: str) -> Callable[[Any, Any], str | None]:
-    return lambda args, kwargs: path_of(argument(args, kwargs, place, name))
-
-
-def _given(place: int, name: str) -> Content:
-    return lambda args, kwargs: leaves(readers.content(argument(args, kwargs, place, name)))
-
-
-def torch_save(module: Any) -> None:
-    module.save = noted(module.save, _path(1, "f"), _given(0, "obj"))
-    formats()
-
-
-def safetensors(module: Any) -> None:
-    module.save_file = noted(module.save_file, _path(1, "filename"), _given(0, "tensors"))
-
-
-def lightning(module: Any) -> None:
-    engine = module.TorchCheckpointIO
-    engine.save_checkpoint = noted(
-        engine.save_checkpoint, _path(2, "path"), _given(1, "checkpoint")
-    )
-
-
-def keras(module: Any) -> None:
-    for name in ("save", "save_weights"):
-        own = noted(getattr(module.Model, name), _path(1, "filepath"), _variables)
-        setattr(module.Model, name, own)
-
-
-def _variables(args: Any, _: Any) -> Iterable[tuple[Any, Any]]:
-    return ((variable.path, variable.value) for variable in args[0].variables)
-
-
 def dcp(module: Any) -> None:
     """Objects make their state when they are asked for it. `async_save` calls `save` in another thread, with a copy."""
-    make = module._stateful_to_state_dict
-
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        state, path = make(*args, **kwargs), getattr(_LOCAL, "path", None)
-        if path is not None:
-            harmless(note)(path, lambda: leaves(state))
-        return state
-
-    module._stateful_to_state_dict = made
+    module._stateful_to_state_dict = then(module._stateful_to_state_dict, _made)
     for name in ("save", "async_save"):
         setattr(module, name, _dcp(getattr(module, name)))
+
+
+def _made(state: Any) -> None:
+    path = getattr(_LOCAL, "path", None)
+    if path is not None:
+        note(path, lambda: leaves(state))
 
 
 def _dcp(original: Call) -> Call:
@@ -154,42 +120,35 @@ def _dcp(original: Call) -> Call:
     def save(*args: Any, **kwargs: Any) -> Any:
         if RECORDER.thread not in (None, threading.get_ident()):
             return original(*args, **kwargs)
-        _LOCAL.path, _LOCAL.inside = harmless(_target)(kwargs), True
-        try:
+        with _inside(harmless(target)(args, kwargs)):
             return original(*args, **kwargs)
-        finally:
-            _LOCAL.path, _LOCAL.inside = None, False
 
     return save
 
 
-def _target(kwargs: Any) -> str | None:
-    found = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None)
-    return None if found is None else str(found)
-
-
 def formats() -> None:
     """Of libraries that are no engine of checkpoints. Their functions are wrapped where a program looks them up by their module."""
-    pickle, numpy = (sys.modules.get(name) for name in ("pickle", "numpy"))
-    if pickle is not None:
-        _wrap(pickle, "dump", lambda save: noted(save, _path(1, "file"), _given(0, "obj")))
-    if numpy is not None:
-        _wrap(numpy, "save", lambda save: noted(save, _path(0, "file"), _given(1, "arr")))
-        for name in ("savez", "savez_compressed"):
-            _wrap(numpy, name, lambda save: noted(save, _path(0, "file"), _arrays))
+    for module, name, path, content in (
+        ("pickle", "dump", path_at(1, "file"), content_at(0, "obj")),
+        ("numpy", "save", path_at(0, "file"), content_at(1, "arr")),
+        ("numpy", "savez", path_at(0, "file"), _arrays),
+        ("numpy", "savez_compressed", path_at(0, "file"), _arrays),
+    ):
+        _wrap(module, name, functools.partial(noted, target=path, content=content))
 
 
-def _wrap(module: Any, name: str, wrapped: Callable[[Call], Call]) -> None:
-    original = getattr(module, name, None)
+def _wrap(module: str, name: str, wrapped: Callable[[Call], Call]) -> None:
+    """Once, as soon as it is imported."""
+    original = getattr(sys.modules.get(module), name, None)
     if original is not None and not hasattr(original, "__wrapped_by_check__"):
         own = wrapped(original)
         own.__wrapped_by_check__ = True  # type: ignore[attr-defined]
-        setattr(module, name, own)
+        setattr(sys.modules[module], name, own)
 
 
-def _arrays(args: Any, kwargs: Any) -> Iterable[tuple[Any, Any]]:
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     named = {name: value for name, value in kwargs.items() if name != "file"}
-    return leaves({**{f"arr_{n}": one for n, one in enumerate(args[1:])}, **named})
+    return {**{f"arr_{n}": one for n, one in enumerate(args[1:])}, **named}
 
 
 def random_restores() -> None:
@@ -202,22 +161,11 @@ def random_restores() -> None:
         ("torch.cuda", "set_rng_state", "cuda"),
         ("torch.cuda.random", "set_rng_state", "cuda"),
     ):
-        own = sys.modules.get(module)
-        if own is not None:
-            _wrap(own, name, functools.partial(_restoring, state))
+        heard = functools.partial(_restored, state)
+        _wrap(module, name, functools.partial(then, tell=heard))
 
 
-def _restoring(state: str, original: Call) -> Call:
-    @functools.wraps(original)
-    def restore(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        harmless(_restored)(state)
-        return result
-
-    return restore
-
-
-def _restored(state: str) -> None:
+def _restored(state: str, _: Any) -> None:
     """Before the first update: `torch.random.fork_rng` and checkpointing of activations set states as well."""
     if RECORDER.made:
         return

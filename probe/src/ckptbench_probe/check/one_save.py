@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -66,3 +67,11 @@ class Late:
     def is_open(self) -> bool:
         file = self.file()
         return file is not None and getattr(file, "closed", False) is False
+
+
+def weakly(file: Any) -> Callable[[], Any]:
+    """A file that nobody holds any more is closed: it must not live on here."""
+    try:
+        return weakref.ref(file)
+    except TypeError:
+        return lambda: None

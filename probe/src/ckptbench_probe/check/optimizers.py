@@ -6,6 +6,7 @@ import sys
 from typing import Any, Callable
 
 from ckptbench_probe.check.state import Optimizers
+from ckptbench_probe.engines.torch_optimizer import at_first_optimizer
 from ckptbench_probe.harmless import harmless
 
 SEEN = Optimizers()
@@ -21,18 +22,8 @@ def around_steps(before: Hook, after: Hook) -> None:
 
 
 def patch(module: Any) -> None:
-    """Register the hooks when the first optimizer is made, after those of `engines.torch_optimizer`, which see to it in the same way."""
-    optimizer = module.Optimizer
-    original = optimizer._patch_step_function
-    register = harmless(_register)
-
-    def _patch_step_function(self: Any) -> Any:
-        optimizer._patch_step_function = original
-        result = original(self)
-        register(module)
-        return result
-
-    optimizer._patch_step_function = _patch_step_function
+    """The hooks are registered after those of `engines.torch_optimizer`."""
+    at_first_optimizer(module, _register)
 
 
 def _register(module: Any) -> None:

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 from collections import deque
-from typing import Any
+from typing import Any, Callable
 
 from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.one_save import Given, Values
@@ -25,35 +25,21 @@ _UNDER_WAY: deque[Given | None] = deque()
 
 
 def patch(module: Any) -> None:
-    original = module.CheckpointManager.save
-    listen = functools.cache(_listen)
+    manager = module.CheckpointManager
+    manager.save = CHECKER.around(manager.save, functools.partial(_begin, functools.cache(_listen)))
+    if hasattr(manager, "_finalize"):
+        manager._finalize = _heard(manager._finalize)
 
-    @harmless
-    def begin(values: list[Any]) -> Given | None:
-        outer = PROCESS.saves.outermost
-        if outer is None:
-            return None  # `engines.orbax` has asked Orbax, which skips this step
-        listen()
-        given = CHECKER.begin("orbax", outer.path)
-        CHECKER.take(given, lambda: _parts(values))
-        _UNDER_WAY.append(given)
-        return given
 
-    @functools.wraps(original)
-    def save(self: Any, step: int, *args: Any, **kwargs: Any) -> Any:
-        given = begin([*args, *kwargs.values()])
-        if given is None:
-            return original(self, step, *args, **kwargs)
-        try:
-            return CHECKER.through(given, original, self, step, *args, **kwargs)
-        except BaseException:
-            if given in _UNDER_WAY:
-                _UNDER_WAY.remove(given)
-            raise
-
-    module.CheckpointManager.save = save
-    if hasattr(module.CheckpointManager, "_finalize"):
-        module.CheckpointManager._finalize = _heard(module.CheckpointManager._finalize)
+def _begin(listen: Callable[[], None], args: Any, kwargs: Any) -> Given | None:
+    outer = PROCESS.saves.outermost
+    if outer is None:
+        return None  # `engines.orbax` has asked Orbax, which skips this step
+    listen()
+    given = CHECKER.begin("orbax", outer.path)
+    CHECKER.take(given, lambda: _parts(args, kwargs))
+    _UNDER_WAY.append(given)
+    return given
 
 
 def _heard(finalize: Any) -> Any:
@@ -73,15 +59,14 @@ def _heard(finalize: Any) -> Any:
 @harmless
 def _failed(manager: Any, step: int, error: BaseException) -> None:
     path = str(manager.directory / str(step))
-    for given in [one for one in _UNDER_WAY if one is not None and one.path == path]:
-        _UNDER_WAY.remove(given)
-        CHECKER.failed(given, error)
+    for given in list(_UNDER_WAY):
+        if given is not None and given.path == path:
+            CHECKER.failed(given, error)
 
 
-def _parts(given: list[Any]) -> Values:
-    for argument in given:
-        for name, value in given_arrays(argument):
-            yield name, _whole(value)
+def _parts(args: Any, kwargs: Any) -> Values:
+    for name, value in given_arrays(args[2:], kwargs):  # after the manager and the step
+        yield name, _whole(value)
 
 
 def _whole(value: Any) -> Any:
@@ -102,7 +87,9 @@ def _listen() -> None:
 
 @harmless
 def _hear(event: str, **_: Any) -> None:
-    """On the thread that has written it."""
+    """On the thread that has written it. Of those that have failed nothing is heard."""
+    while _UNDER_WAY and _UNDER_WAY[0] is not None and _UNDER_WAY[0].told:
+        _UNDER_WAY.popleft()
     if event == SUCCESS and _UNDER_WAY:
         CHECKER.written(_UNDER_WAY.popleft(), read)
 

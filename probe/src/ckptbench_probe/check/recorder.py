@@ -64,7 +64,6 @@ class Recorder:
         self.made = 0
         self.saved = False
         """Since the last look beside the model."""
-        self.backwards = 0
         self.batches: list[str] = []
         """Digests of what the model was given since the last update; empty where nothing records it."""
         self.thread: int | None = None
@@ -80,7 +79,7 @@ class Recorder:
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
-        self.made, self.backwards, self.saved, self.batches = 0, 0, False, []
+        self.made, self.saved, self.batches = 0, False, []
         self._begun, self._done, self._open, self._looks = False, 0, False, 0
         self._digests, self._last, self.thread, self._joined = {}, None, None, set()
 
@@ -132,7 +131,12 @@ class Recorder:
         if digests is not None:
             self._digests = digests
             harmless(self._write)(
-                UPDATED, now, digests, done=done, backwards=self.backwards, batches=self.batches
+                UPDATED,
+                now,
+                digests,
+                done=done,
+                backwards=PROCESS.updates.backwards,
+                batches=self.batches,
             )
         self.batches = []
         PROCESS.updates.write()

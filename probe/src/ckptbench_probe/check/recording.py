@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
-from typing import Any
+from typing import Any, Callable
 
-from ckptbench_probe.check import noted
+from ckptbench_probe.check import noted, recording_keras, recording_orbax
 from ckptbench_probe.check.beside import Beside
 from ckptbench_probe.check.optimizers import SEEN, around_steps
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import digest
-from ckptbench_probe.check.trees import leaves
+from ckptbench_probe.check.trees import arrays, leaves
+from ckptbench_probe.engines.wrapping import Call, Content, Target
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.variables import DATA
@@ -21,52 +21,25 @@ from ckptbench_probe.variables import DATA
 BESIDE = Beside(SEEN)
 
 
-def patch(name: str, module: Any) -> None:
-    """Of each framework, what is called around an update, and what saves."""
-    if name == "torch.optim.optimizer":
-        around_steps(_before_torch, _after_torch)
-        noted.random_restores()
-        if os.environ.get(DATA):
-            _record_batches()
-    elif name == "torch.autograd":
-        _count_backwards(module)
-    elif name == "torch.serialization":
-        noted.torch_save(module)
-    elif name == "safetensors.torch":
-        noted.safetensors(module)
-    elif name == "torch.distributed.checkpoint.state_dict_saver":
-        noted.dcp(module)
-    elif name in ("lightning.fabric.plugins.io.torch_io", "lightning_fabric.plugins.io.torch_io"):
-        noted.lightning(module)
-    elif name == "keras.src.models.model":
-        noted.keras(module)
-    elif name == "keras.src.callbacks.callback_list":
-        from ckptbench_probe.check import recording_keras
-
-        recording_keras.patch(module)
-    elif name == "orbax.checkpoint.checkpoint_manager":
-        from ckptbench_probe.check import recording_orbax
-
-        recording_orbax.patch(module)
+def around(original: Call, _: str, target: Target, content: Content) -> Call:
+    return noted.noted(original, target, content)
 
 
-def _count_backwards(module: Any) -> None:
-    """A pass within a pass, as of recomputation, is none."""
-    original = module.backward
-    local = threading.local()
+def _torch_optimizer(_: Any) -> None:
+    around_steps(_before_torch, _after_torch)
+    noted.random_restores()
+    if os.environ.get(DATA):
+        _record_batches()
 
-    @functools.wraps(original)
-    def backward(*args: Any, **kwargs: Any) -> Any:
-        if getattr(local, "inside", False):
-            return original(*args, **kwargs)
-        RECORDER.backwards += 1
-        local.inside = True
-        try:
-            return original(*args, **kwargs)
-        finally:
-            local.inside = False
 
-    module.backward = backward
+PATCHES: dict[str, Callable[[Any], None]] = {
+    "torch.optim.optimizer": _torch_optimizer,
+    "torch.serialization": lambda _: noted.formats(),
+    "torch.distributed.checkpoint.state_dict_saver": noted.dcp,
+    "keras.src.callbacks.callback_list": recording_keras.patch,
+    "orbax.checkpoint.checkpoint_manager": recording_orbax.patch,
+}
+"""What is called around an update, of each framework, and saves otherwise than by what `around` wraps."""
 
 
 def _record_batches() -> None:
@@ -126,8 +99,6 @@ def _torch(*, left_out: bool = False) -> Now:
 def stepped(state: Any, update: int | None) -> None:
     """A session's step. `state`: what the program has named, else that of PyTorch's optimizers, if there are any."""
     if state is not None:
-        from ckptbench_probe.check.trees import arrays
-
         RECORDER.updated(Now(arrays(state), step=update))
     elif SEEN.alive():
         RECORDER.updated(_torch())

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any
 
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import SLOT
-from ckptbench_probe.harmless import harmless, say
+from ckptbench_probe.engines.wrapping import first
+from ckptbench_probe.harmless import say
 
 GENERATOR = "seed_generator_state"
 """In the path of a variable that is a random state."""
 
 
 def patch(module: Any) -> None:
-    callbacks = module.CallbackList
-    begin, end = callbacks.on_train_batch_begin, callbacks.on_train_batch_end
-
-    @functools.wraps(begin)
-    def on_train_batch_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        harmless(lambda: _begin(self.model))()
-        return begin(self, *args, **kwargs)
-
-    @functools.wraps(end)
-    def on_train_batch_end(self: Any, *args: Any, **kwargs: Any) -> Any:
-        harmless(lambda: _updated(self.model))()
-        return end(self, *args, **kwargs)
-
-    callbacks.on_train_batch_begin = on_train_batch_begin
-    callbacks.on_train_batch_end = on_train_batch_end
+    own = module.CallbackList
+    own.on_train_batch_begin = first(own.on_train_batch_begin, lambda s, *_, **__: _begin(s.model))
+    own.on_train_batch_end = first(own.on_train_batch_end, lambda s, *_, **__: _updated(s.model))
 
 
 def _begin(model: Any) -> None:

@@ -20,9 +20,10 @@ from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.states import paths, ranks, saves
 from ckptbench_probe.check.verdict import CANNOT_TELL, EXIT_CODES, Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD, say
-from ckptbench_probe.launcher import CannotStartError, run_name
-from ckptbench_probe.reading import whole_lines
+from ckptbench_probe.launcher import CannotStartError, run_name, words_of
+from ckptbench_probe.reading import traces
 from ckptbench_probe.variables import DATA, END_AT, END_BEFORE
+from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -45,14 +46,14 @@ def add(verbs: Verbs) -> None:
     )
     own.add_argument(
         "--kill-at",
-        type=_updates,
+        type=number_of("updates"),
         required=True,
         metavar="N",
         help="updates after which the training is killed; choose one between two saves",
     )
     own.add_argument(
         "--until",
-        type=_updates,
+        type=number_of("updates"),
         metavar="U",
         help="updates that are compared at most, after which runs are ended; default: twice as many",
     )
@@ -87,14 +88,6 @@ def add(verbs: Verbs) -> None:
         nargs=argparse.REMAINDER,
         help="after --, with {folder} where it names its folder for checkpoints",
     )
-
-
-def _updates(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(
-            f'"{text}" is no number of updates: use a whole number from 1'
-        )
-    return int(text)
 
 
 def _minutes(text: str) -> float:
@@ -166,12 +159,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _troubles(folder: Path) -> list[str]:
     """Errors of the check itself, in any of its runs."""
-    events = [one for path in folder.glob("*/trace-*.jsonl") for one in whole_lines(path)[0]]
-    return [one["reason"] for one in events if one["event"] == "trouble"]
+    every = [events for run in sorted(folder.iterdir()) for _, events, _ in traces(run)]
+    return [one["reason"] for events in every for one in events if one["event"] == "trouble"]
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    command = words_of(options.command)
     if not command:
         raise folders.FolderError(
             "no command: write it after --, as in check resume --kill-at 25 -- python train.py --out {folder}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from ckptbench_probe.check.processes import (
     end_below,
 )
 from ckptbench_probe.check.recorder import ENDED
-from ckptbench_probe.launcher import NOT_EXECUTABLE, NOT_FOUND, CannotStartError, environment
+from ckptbench_probe.launcher import environment, not_executable, program_of
 from ckptbench_probe.variables import CHECK
 
 GRACE_S = 10.0
@@ -92,20 +91,14 @@ def run(
 def _started(
     command: list[str], variables: dict[str, str], log: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    program = shutil.which(command[0], path=variables.get("PATH"))
-    if program is None:
-        raise CannotStartError(
-            f"{command[0]}: there is no such program: correct the command after --", NOT_FOUND
-        )
+    program = program_of(command, variables)
     try:
         child = subprocess.Popen(
             command, executable=program, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             preexec_fn=dying_with_parent(),  # noqa: PLW1509 - it has one thread
         )  # fmt: skip
     except OSError as error:
-        raise CannotStartError(
-            f"{program} cannot be started: {error.strerror}", NOT_EXECUTABLE
-        ) from error
+        raise not_executable(program, error) from error
     try:
         yield child
     except BaseException:

@@ -14,7 +14,7 @@ from ckptbench_probe.check.extent import listed, unread
 from ckptbench_probe.check.folders import FOLDER
 from ckptbench_probe.check.saved import CANNOT_TELL, MIXED, TORN, WHOLE, Saved
 from ckptbench_probe.harmless import say, say_lines
-from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name
+from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name, words_of
 from ckptbench_probe.screen import NOTHING, WIDTH
 from ckptbench_probe.variables import CHECK
 
@@ -48,7 +48,7 @@ def add(verbs: Verbs) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    command = words_of(options.command)
     if not command:
         say("no command: write it after --, as in ckptbench-probe check saves -- torchrun train.py")
         return CODES[CANNOT_TELL]

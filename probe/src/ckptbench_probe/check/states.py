@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ckptbench_probe.check.recorder import BEGIN, BETWEEN, RESTORED, SAVED, UPDATED
-from ckptbench_probe.reading import Event, read, whole_lines
+from ckptbench_probe.files import after_rename
+from ckptbench_probe.reading import Event, read, traces
 
 STATES_KNOWN = ("orbax", "session")
 """Kinds of saves whose state is what each update names."""
@@ -81,8 +82,8 @@ def ranks(folder: Path) -> dict[int, Rank]:
 
 def _processes(folder: Path) -> Iterator[list[Event]]:
     """Of each that has updated, in the order of their begins, what it has written of its state."""
-    traces = [whole_lines(path)[0] for path in folder.glob("trace-*.jsonl")]
-    for events in sorted(filter(None, traces), key=lambda events: events[0]["unix_ns"]):
+    every = (events for _, events, _ in traces(folder))
+    for events in sorted(every, key=lambda events: int(events[0]["unix_ns"])):
         states = [event for event in events if event["event"] in KINDS]
         if any(event["event"] == UPDATED for event in states):
             yield states
@@ -180,12 +181,10 @@ def _made(rank: Rank, done: int) -> int:
 def paths(folder: Path) -> Iterable[str]:
     """Of all files whose content was noted, or is a state that was recorded otherwise, with the names that they were given later."""
     found: set[str] = set()
-    for path in sorted(folder.glob("trace-*.jsonl")):
-        for event in whole_lines(path)[0]:
+    for _, events, _ in traces(folder):
+        for event in events:
             if event["event"] == SAVED or event.get("kind") in STATES_KNOWN:
                 found.add(event["path"])
             elif event["event"] in COPIED and (source := event.get("source") or event.get("to")):
-                start = source.rstrip("/")
-                below = [one for one in found if one == start or one.startswith(start + "/")]
-                found.update(event["path"] + one[len(start) :] for one in below)
+                found |= {after_rename(one, source.rstrip("/"), event["path"]) for one in found}
     return found

@@ -12,50 +12,27 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ckptbench_probe.check.given import CHECKER
+from ckptbench_probe.engines.wrapping import first
 
 
 @functools.cache
 def patch() -> None:
     """Once a process."""
-    ThreadPoolExecutor.submit = _submit(ThreadPoolExecutor.submit)  # type: ignore[method-assign]
-    threading.Thread.start = _start(threading.Thread.start)  # type: ignore[method-assign]
-    queue.Queue.put = _put(queue.Queue.put)  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = first(ThreadPoolExecutor.submit, _hand)  # type: ignore[method-assign]
+    # A thread has its function and arguments as attributes, beside those of a class of the program's own.
+    threading.Thread.start = first(threading.Thread.start, lambda self: _hand(self, *getattr(self, "__dict__", {}).values()))  # type: ignore[method-assign]  # fmt: skip
+    queue.Queue.put = first(queue.Queue.put, _hand)  # type: ignore[method-assign]
     queue.SimpleQueue = _simple_queue(queue.SimpleQueue)  # type: ignore[misc]
 
 
-def _submit(original: Any) -> Any:
-    @functools.wraps(original)
-    def submit(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        CHECKER.hand([*args, *kwargs.values(), fn])
-        return original(self, fn, *args, **kwargs)
-
-    return submit
-
-
-def _start(original: Any) -> Any:
-    """A thread has its function and arguments as attributes, beside those of a class of the program's own."""
-
-    @functools.wraps(original)
-    def start(self: Any) -> None:
-        CHECKER.hand([*getattr(self, "__dict__", {}).values()])
-        original(self)
-
-    return start
-
-
-def _put(original: Any) -> Any:
-    @functools.wraps(original)
-    def put(self: Any, item: Any, *args: Any, **kwargs: Any) -> Any:
-        CHECKER.hand([item])
-        return original(self, item, *args, **kwargs)
-
-    return put
+def _hand(_: Any, /, *args: Any, **kwargs: Any) -> None:
+    CHECKER.hand([*args, *kwargs.values()])
 
 
 def _simple_queue(original: Any) -> Any:
     """It is written in C, so it cannot be changed: pools of threads use it, too."""
 
     class SimpleQueue(original):  # type: ignore[misc]
-        put = _put(original.put)
+        put = first(original.put, _hand)
 
     return SimpleQueue

@@ -7,12 +7,11 @@ one to quote, unless the two intervals do not overlap.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 
 from ckptbench_probe.comparing.runs import Planned
 from ckptbench_probe.comparing.settings import Setting
@@ -26,49 +25,12 @@ from ckptbench_probe.measures import (
     quiet_gaps_s,
 )
 from ckptbench_probe.reading import ProbedProcess, read
-from ckptbench_probe.statistics import student
+from ckptbench_probe.statistics import Estimate, estimate
 from ckptbench_probe.words import counted
 
 WARMUP_STEPS = FIRST_GAPS + 1
 """Steps at the start that no time is taken from, as so many gaps between updates are left out."""
-APART = 10.0
-"""Values that differ by this factor are about zero: their logarithms say nothing."""
 PAIRED, IN_RUN = "paired", "in_run"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    mean: float
-    lo: float
-    """Ends of the 95 % interval; NaN of one value."""
-    hi: float
-    number: int
-
-    def scaled(self, factor: float, minus: float = 0.0) -> Estimate:
-        mean, lo, hi = (factor * (one - minus) for one in (self.mean, self.lo, self.hi))
-        return Estimate(mean, lo, hi, self.number)
-
-    def is_apart_from(self, other: Estimate) -> bool:
-        """False where an interval is not known."""
-        return self.lo > other.hi or other.lo > self.hi
-
-
-def estimate(above: Sequence[float], below: Sequence[float] | None = None) -> Estimate | None:
-    """Sum over sum, one value a block; None without values. The interval is Student's t: on logarithms where the values are positive and of one size."""
-    if not above:
-        return None
-    under = below or [1.0] * len(above)
-    value = sum(above) / sum(under)
-    each = [one / other for one, other in zip(above, under)]
-    number = len(each)
-    if number < 2:
-        return Estimate(value, math.nan, math.nan, number)
-    wide = student(number - 1) / math.sqrt(number)
-    if min(each) > 0 and min(each) * APART > max(each):
-        factor = math.exp(wide * stdev(map(math.log, each)))
-        return Estimate(value, value / factor, value * factor, number)
-    half = wide * stdev(each)
-    return Estimate(value, value - half, value + half, number)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ckptbench_probe.comparing.estimates import Estimate, Result
+from ckptbench_probe.comparing.estimates import Result
+from ckptbench_probe.statistics import Estimate
 
 STALL, HIDDEN = "o#0072b2", "s#d55e00"
 """Marker and color. Colors of Okabe and Ito, told apart by color-blind readers too."""

@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any, Callable
 
 from ckptbench_probe.answer import EXAMPLES, RATE_NEEDED, Overrides, command, interval_lines
-from ckptbench_probe.comparing.estimates import Estimate, Result
+from ckptbench_probe.comparing.estimates import Result
 from ckptbench_probe.comparing.settings import Values
 from ckptbench_probe.costs import GIVEN, MEASURED, UNKNOWN, UNKNOWN_DOWN_S, Costs
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.screen import WIDTH
-from ckptbench_probe.statistics import Seconds
+from ckptbench_probe.statistics import Estimate, Seconds
 from ckptbench_probe.words import duration, percent, size
 
 NUMBERS = ("overhead", "paired", "in_run", "slowed_s", "step_s", "stall_s", "hidden_s", "finished_s")  # fmt: skip

@@ -37,11 +37,11 @@ from ckptbench_probe.comparing.settings import (
 )
 from ckptbench_probe.costs import text as text_of_costs
 from ckptbench_probe.harmless import harmless, say, say_lines
-from ckptbench_probe.launcher import CannotStartError
+from ckptbench_probe.launcher import CannotStartError, words_of
 from ckptbench_probe.reading import UnreadableError
 from ckptbench_probe.screen import WIDTH
 from ckptbench_probe.variables import task_of_slurm
-from ckptbench_probe.words import counted, duration
+from ckptbench_probe.words import counted, duration, number_of
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -72,22 +72,16 @@ def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="what {NAME} stands for, in turn; more --value: all combinations. A word {NAME} takes all words of its value, or vanishes where that is empty")  # fmt: skip
     own.add_argument("--baseline", action="append", default=[], metavar="NAME=X", help="a value with which nothing is saved, as interval=1000000. Each combination of the other values gets a baseline of its own")  # fmt: skip
-    own.add_argument("--repeats", type=_whole, default=3, metavar="N", help="blocks; default: %(default)s")  # fmt: skip
+    own.add_argument("--repeats", type=number_of("blocks"), default=3, metavar="N", help="blocks; default: %(default)s")  # fmt: skip
     own.add_argument("--output", type=Path, default=Path("compare"), metavar="FOLDER", help="for all that is measured, and for the {folder} of each run, which is removed after it; default: %(default)s")  # fmt: skip
-    own.add_argument("--timeout", type=_whole, metavar="MINUTES", help="for each run; default: none")  # fmt: skip
+    own.add_argument("--timeout", type=number_of("minutes"), metavar="MINUTES", help="for each run; default: none")  # fmt: skip
     own.add_argument("-n", "--dry-run", action="store_true", help="print the runs and which of them are there")  # fmt: skip
     own.add_argument("--json", action="store_true", help="print the numbers on standard output")
     own.add_argument("command", nargs=argparse.REMAINDER, help="after --, with a place for each {NAME}, and {folder} where it names its folder for checkpoints")  # fmt: skip
 
 
-def _whole(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f'"{text}" is no whole number from 1')
-    return int(text)
-
-
 def run(options: argparse.Namespace, overrides: Overrides) -> int:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    command = words_of(options.command)
     output = options.output.resolve()
     try:
         if task_of_slurm(os.environ) is not None:

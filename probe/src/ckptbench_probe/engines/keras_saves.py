@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, path_of, saving
+from ckptbench_probe.engines.wrapping import path_at, saving
 
 
 def patch(module: Any) -> None:
     for name in ("save", "save_weights"):
-        setattr(module.Model, name, _measured(getattr(module.Model, name)))
+        own = saving(
+            getattr(module.Model, name), "keras", target=path_at(1, "filepath"), content=_variables
+        )
+        setattr(module.Model, name, own)
 
 
-def _measured(original: Any) -> Any:
-    return saving(
-        original,
-        "keras",
-        target=lambda args, kwargs: path_of(argument(args, kwargs, 1, "filepath")),
-        content=lambda args, kwargs: _variables(args[0]),
-    )
-
-
-def _variables(model: Any) -> list[Any]:
+def _variables(args: tuple[Any, ...], _: Any) -> dict[str, Any]:
     """Of the model and of its optimizer, which `model.variables` leaves out. A file of weights has both, too."""
-    optimizer = getattr(model, "optimizer", None)
-    return [_Sized(one) for one in [*model.variables, *getattr(optimizer, "variables", [])]]
-
-
-class _Sized:
-    """A variable of Keras, with the size that arrays have."""
-
-    def __init__(self, variable: Any) -> None:
-        self.dtype = variable.dtype
-        self.shape = variable.shape
-        self.nbytes = _bytes(variable)
-
-
-def _bytes(variable: Any) -> int:
-    size = 1
-    for length in variable.shape:
-        size *= int(length)
-    return size * int("".join(filter(str.isdigit, str(variable.dtype))) or 8) // 8
+    optimizer = getattr(args[0], "optimizer", None)
+    found: dict[str, Any] = {}
+    for one in [*args[0].variables, *getattr(optimizer, "variables", [])]:
+        found[one.path if one.path not in found else f"{one.path} ({len(found)})"] = one
+    return found

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, saving
+from ckptbench_probe.engines.wrapping import content_at, path_at, saving
 
 
 def patch(module: Any) -> None:
-    def target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        path = argument(args, kwargs, 2, "path")
-        return None if path is None else str(path)
-
-    module.TorchCheckpointIO.save_checkpoint = saving(
-        module.TorchCheckpointIO.save_checkpoint,
+    io = module.TorchCheckpointIO
+    io.save_checkpoint = saving(
+        io.save_checkpoint,
         "lightning.io",
-        target=target,
-        content=lambda args, kwargs: argument(args, kwargs, 1, "checkpoint"),
+        target=path_at(2, "path"),
+        content=content_at(1, "checkpoint"),
     )

@@ -84,15 +84,17 @@ class _AskedOnce:
         return should_save
 
 
-def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Of what is to be saved: one item, or several by name; `items` is how Orbax was told before it had `args`."""
-    given = kwargs.get("args")
+def items(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What is to be saved: one item, or several by name; `items` is how Orbax was told before it had `args`."""
+    given = argument(args, kwargs, 4, "args")
     if given is None:
-        items = argument(args, kwargs, 0, "items")
-    else:
-        parts = given.values() if hasattr(given, "values") else [given]
-        items = [getattr(part, "item", None) for part in parts]
-    leaves: list[Any] = sys.modules["jax"].tree_util.tree_leaves(items)
+        return {"": argument(args, kwargs, 0, "items")}
+    parts = given.items() if hasattr(given, "items") else [("", given)]
+    return {name: getattr(part, "item", None) for name, part in parts}
+
+
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    leaves: list[Any] = sys.modules["jax"].tree_util.tree_leaves(items(args, kwargs))
     return leaves
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, path_of, saving
+from ckptbench_probe.engines.wrapping import content_at, path_at, saving
 
 
 def patch(module: Any) -> None:
     module.save_file = saving(
         module.save_file,
         "safetensors",
-        target=lambda args, kwargs: path_of(argument(args, kwargs, 1, "filename")),
-        content=lambda args, kwargs: argument(args, kwargs, 0, "tensors"),
+        target=path_at(1, "filename"),
+        content=content_at(0, "tensors"),
     )

@@ -5,38 +5,26 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import Call, at_end, saving
+from ckptbench_probe.engines.wrapping import at_end, saving, then
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 from ckptbench_probe.variables import seat
 
 
 def patch(module: Any) -> None:
-    module.save = saving(module.save, "dcp.save", target=_target, owned=_owned)
+    module.save = saving(module.save, "dcp.save", target=target, owned=_owned)
     module.async_save = saving(
-        module.async_save, "dcp.async_save", target=_target, after=_follow, owned=_owned
+        module.async_save, "dcp.async_save", target=target, after=_follow, owned=_owned
     )
-    module._stateful_to_state_dict = _measured(module._stateful_to_state_dict)
+    # Objects make their state when they are asked for it. The inner call has it all.
+    module._stateful_to_state_dict = then(module._stateful_to_state_dict, PROCESS.saves.add)
 
 
-def _target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     name = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None)
     return None if name is None else str(name)
-
-
-def _measured(make_state: Call) -> Call:
-    """Objects make their state when they are asked for it. The inner call has it all."""
-
-    @functools.wraps(make_state)
-    def make(*args: Any, **kwargs: Any) -> Any:
-        state = make_state(*args, **kwargs)
-        PROCESS.saves.add(state)
-        return state
-
-    return make
 
 
 def _owned(name: str) -> bool:

@@ -18,9 +18,14 @@ Hook = Callable[[Any, Any, Any], None]
 
 
 def patch(module: Any) -> None:
+    at_first_optimizer(module, _register)
+
+
+def at_first_optimizer(module: Any, register: Callable[[Any], None]) -> None:
+    """Have `register` called with the module when the first optimizer is made. Who asks later is called earlier."""
     optimizer = module.Optimizer
     original = optimizer._patch_step_function
-    register = harmless(_register)
+    register = harmless(register)
 
     def _patch_step_function(self: Any) -> Any:
         optimizer._patch_step_function = original

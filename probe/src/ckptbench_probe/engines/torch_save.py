@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, path_of, saving
+from ckptbench_probe.engines.wrapping import content_at, path_at, saving
 
 
 def patch(module: Any) -> None:
     module.save = saving(
-        module.save,
-        "torch.save",
-        target=lambda args, kwargs: path_of(argument(args, kwargs, 1, "f")),
-        content=lambda args, kwargs: argument(args, kwargs, 0, "obj"),
+        module.save, "torch.save", target=path_at(1, "f"), content=content_at(0, "obj")
     )

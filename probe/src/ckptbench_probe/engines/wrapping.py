@@ -9,10 +9,14 @@ from typing import Any, Callable
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
-from ckptbench_probe.variables import seat
+from ckptbench_probe.variables import CHECK, seat
 from ckptbench_probe.watcher import everything
 
 Call = Callable[..., Any]
+Target = Callable[["tuple[Any, ...]", "dict[str, Any]"], "str | None"]
+"""Where a call with these arguments writes to; None: it is no checkpoint."""
+Content = Callable[["tuple[Any, ...]", "dict[str, Any]"], Any]
+"""The state that it is given."""
 
 
 def path_of(target: Any) -> str | None:
@@ -27,6 +31,39 @@ def argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: st
     return args[place] if len(args) > place else kwargs.get(name)
 
 
+def path_at(place: int, name: str) -> Target:
+    return lambda args, kwargs: path_of(argument(args, kwargs, place, name))
+
+
+def content_at(place: int, name: str) -> Content:
+    return lambda args, kwargs: argument(args, kwargs, place, name)
+
+
+def first(original: Call, tell: Call) -> Call:
+    """Around a call: `tell` is called before, with the same arguments."""
+    heard = harmless(tell)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        heard(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def then(original: Call, tell: Callable[[Any], Any]) -> Call:
+    """Around a call: `tell` is called with what it returns."""
+    heard = harmless(tell)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        heard(result)
+        return result
+
+    return call
+
+
 def of_first_rank(name: str) -> bool:
     """Of a folder to which all ranks write, the first one counts every file: no file counts twice."""
     own = seat()
@@ -37,12 +74,16 @@ def saving(
     original: Call,
     kind: str,
     *,
-    target: Callable[[tuple[Any, ...], dict[str, Any]], str | None],
-    content: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None,
+    target: Target,
+    content: Content | None = None,
     after: Callable[[Save, Any], None] | None = None,
     owned: Callable[[str], bool] = everything,
 ) -> Call:
-    """`after` is told of the save and what the call returned; without it, the save is finished then."""
+    """`after` is told of the save and what the call returned; without it, the save is finished then. A check is inside of what is measured."""
+    if content is not None and os.environ.get(CHECK):
+        from ckptbench_probe.check.armed import around
+
+        original = around(original, kind, target, content)
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
