@@ -14,7 +14,7 @@ from ckptbench.analysis.cost.times import BLOCKED, INSIDE_S, INSIDE_STEPS, RunTi
 PAIRED, IN_RUN = "paired", "in_run"
 
 
-def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:
+def paired_ratio(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:
     """Total time of the runs ÷ total time of their baselines; one pair a repeat. NaN without pairs.
 
     The overhead is this minus 1. Only the ratio itself is always above zero, and so has a logarithm.

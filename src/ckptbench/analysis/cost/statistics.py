@@ -137,7 +137,7 @@ class Uncertainty:
         return Interval(value * math.exp(-self.half_width), value * math.exp(self.half_width))
 
 
-def estimates(
+def with_intervals(
     rows: Sequence[PerRepeat], shared: Sequence[Hashable] | None = None
 ) -> list[Estimate]:
     """The value of each row of a table, with its interval.
@@ -174,7 +174,7 @@ def _alone(row: PerRepeat) -> Interval:
 def errors(rows: Sequence[Floats], shared: Sequence[Hashable] | None = None) -> list[Uncertainty]:
     """The error of the mean logarithm of each row, which has a positive number for each repeat.
 
-    All rows are of one study. `shared` is that of `estimates`.
+    All rows are of one study. `shared` is that of `with_intervals`.
     """
     freedom = np.array([max(len(row) - 1, 0) for row in rows], float)
     squares = np.array([_squares(np.log(row)) for row in rows])

@@ -1,7 +1,4 @@
-"""Overhead of checkpointing: both estimates of every setup, with their intervals.
-
-`write_figure` (`report.figures.files`) reads the tables with `read_tables`, calls `draw`, and saves its figure with `savefig`.
-"""
+"""Overhead of checkpointing: both estimates of every setup, with their intervals."""
 
 from __future__ import annotations
 
