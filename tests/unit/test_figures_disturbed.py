@@ -11,7 +11,7 @@ from ckptbench.analysis.tables.registry import COLLECTED
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.kit.disturbed import DISTURBED, MARK
 
-OF_TIMES = [name for name, entry in FIGURES.items() if {"runs", "machine"} <= set(entry.tables)]
+OF_TIMES = ["overhead", *(name for name, entry in FIGURES.items() if {"runs", "machine"} <= set(entry.tables))]  # fmt: skip
 STUDY = Study(
     frameworks=("pytorch",), ranks=(1, 2, 4), struck=("exponential mean_s=60",), deterministic=(True, False)
 )  # fmt: skip
@@ -27,7 +27,8 @@ def disturbed(**of: object) -> dict[str, pd.DataFrame]:
     runs = pd.concat([known, struck]).drop_duplicates("run")
     hit = runs[list(of)].eq(pd.Series(of)).all(axis=1)
     rows = [{"run": run, "disturbed": hit_it, "by": ""} for run, hit_it in zip(runs["run"], hit, strict=True)]  # fmt: skip
-    return {**TABLES, "runs": runs, "machine": COLLECTED["machine"].table.rows(rows)}
+    overhead = TABLES["overhead"].assign(disturbed=TABLES["overhead"]["ranks"].eq(of["ranks"]))
+    return {**TABLES, "overhead": overhead, "runs": runs, "machine": COLLECTED["machine"].table.rows(rows)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OF_TIMES)
@@ -57,6 +58,5 @@ def test_only_the_rows_of_disturbed_runs_are_marked() -> None:
 
 def test_a_disturbed_baseline_marks_what_is_compared_with_it() -> None:
     tables = disturbed(ranks=2, interval="never")
-    assert MARK in caption_of(FIGURES["overhead"].draw(tables))
     assert MARK in caption_of(FIGURES["scaling"].draw(tables))
     assert MARK not in caption_of(FIGURES["stall"].draw(tables))

@@ -44,6 +44,7 @@ OVERHEAD = Table(
         Column("levels", "text", "", "number of checkpoints at each level; empty if all are at `shared` alone"),
         *with_ends("in_run_steady", "1", "`in_run`, if every checkpoint cost what those of the steady state do; a long training pays this"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
+        Column("disturbed", "flag", "", "whether one of the runs, or of the baselines, was disturbed (table `machine`); the note says which"),
         NOTE,
     ),
 )  # fmt: skip
@@ -184,6 +185,7 @@ def _row(setup: _TimedSetup, against_baseline: Estimate, inside: Estimate) -> di
         **(against_baseline if told_by == PAIRED else inside).columns("overhead"),
         "overhead_from": told_by,
         "agree": against_baseline.interval.overlaps(inside.interval),
+        "disturbed": bool(setup.disturbed),
         "note": "; ".join(_notes(setup, against_baseline, inside)),
     }
 
