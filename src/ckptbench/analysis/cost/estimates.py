@@ -12,6 +12,7 @@ from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, PerR
 from ckptbench.analysis.cost.times import BLOCKED, INSIDE_S, INSIDE_STEPS, RunTimes
 
 PAIRED, IN_RUN = "paired", "in_run"
+"""`ckptbench_probe.comparing.estimates` makes both of the runs of a user's training."""
 
 
 def paired_ratio(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:

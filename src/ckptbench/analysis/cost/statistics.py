@@ -39,7 +39,7 @@ times as much as those of the others, they would miss it too often: with three r
 93 % of simulated intervals hold it.
 """
 APART = 10.0
-"""Repeats that differ by this factor are costs of about zero. Their logarithms would say nothing of other setups."""
+"""Repeats that differ by this factor are costs of about zero. Their logarithms would say nothing of other setups. `ckptbench_probe.comparing.estimates` has the same."""
 SHARED_CORRELATION = 0.5
 """Correlation of two ratios of the same repeat to one baseline, where run and baseline vary alike."""
 ROUNDING = 1e-9
