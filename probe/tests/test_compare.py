@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -178,6 +179,19 @@ def test_the_answer_is_one_screen(known: tuple[Comparing, Compared]) -> None:
     assert len(lines) <= 16
     costs = (compared.output / "costs.yaml").read_text()
     assert [line for line in costs.splitlines() if "name:" in line][:4] == [f'  - name: "engine={engine}"' for engine in TRUTH]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", TRUTH)
+def test_in_the_costs_what_a_save_in_the_foreground_hides_is_stall(known: tuple[Comparing, Compared], engine: str) -> None:  # fmt: skip
+    content = (known[1].output / "costs.yaml").read_text()
+    own = content.partition(f'"engine={engine}"')[2].partition("  - name:")[0]
+    found = {
+        name: float(value) for name, value in re.findall(r"(\w+): (?:{value: )?([\d.e-]+)", own)
+    }
+    stall_s, hidden_s, _ = TRUTH[engine]
+    beside_s = hidden_s if engine == "beside" else 0.0
+    assert found["slowdown_s"] == pytest.approx(beside_s, rel=2e-3, abs=1e-5)
+    assert found["stall_s"] == pytest.approx(stall_s + hidden_s - beside_s, rel=2e-3)
 
 
 def test_runs_go_in_blocks_beside_their_baselines(known: tuple[Comparing, Compared]) -> None:

@@ -64,6 +64,7 @@ def overhead(setup: Setup, repeats: int) -> Setup:
         "overhead_lo": outside - width,
         "overhead_hi": outside + width,
         "overhead_from": "paired",
+        "disturbed": False,
         "levels": "",
         "in_run_steady": 0.8 * inside,
         "in_run_steady_lo": 0.8 * inside - 0.005,

@@ -14,8 +14,8 @@ from ckptbench.analysis.cost.statistics import (
     PerRepeat,
     Uncertainty,
     errors,
-    estimates,
     student,
+    with_intervals,
 )
 
 
@@ -91,18 +91,18 @@ def test_the_error_of_a_quotient_is_as_large_as_both_and_as_little_known_as_the_
 def test_a_cost_that_is_not_above_zero_has_an_interval_of_its_own_repeats() -> None:
     others = PerRepeat.mean(np.array([1.0, 1.1, 1.2]))
     cost = PerRepeat.mean(np.array([-0.1, 0.0, 0.1]))
-    alone, beside = estimates([cost])[0], estimates([cost, others])[0]
+    alone, beside = with_intervals([cost])[0], with_intervals([cost, others])[0]
     assert alone == beside
     assert alone.interval.hi == pytest.approx(4.3027 * 0.1 / math.sqrt(3), abs=1e-5)
     assert alone.interval.lo == pytest.approx(-alone.interval.hi)
-    assert estimates([others])[0] == estimates([others, cost])[0]
+    assert with_intervals([others])[0] == with_intervals([others, cost])[0]
 
 
 def test_a_value_that_is_no_number_spoils_no_other_row() -> None:
     known = PerRepeat.mean(np.array([1.0, 1.1]))
     unknown = PerRepeat(math.nan, np.array([math.nan, 1.0]))
-    found = estimates([known, unknown, PerRepeat.ratio([], [])])
-    assert found[0] == estimates([known])[0]
+    found = with_intervals([known, unknown, PerRepeat.ratio([], [])])
+    assert found[0] == with_intervals([known])[0]
     assert found[1].interval is found[2].interval is UNKNOWN
 
 

@@ -94,11 +94,24 @@ def test_the_overhead_names_the_disturbed_runs_of_a_setup(tmp_path: Path) -> Non
             ("never", 1, ()),
         ]
     ]
-    (note,) = overhead(collect([run.write(tmp_path) for run in runs]))["note"]
-    assert note == (
+    tables = collect([run.write(tmp_path) for run in runs])
+    (row,) = overhead(tables).to_dict("records")
+    assert row["disturbed"] is True
+    assert row["note"] == (
         "disturbed: repeat 1 (other programs used 3.0% of the CPU time), the baseline of repeat 0 "
         "(other programs used 3.0% of the CPU time)"
     )
+
+
+@pytest.mark.parametrize("busy_one", ["e1", "never", None])
+def test_a_setup_is_disturbed_where_its_run_or_its_baseline_was(tmp_path: Path, busy_one: str | None) -> None:  # fmt: skip
+    quiet, busy = during(busy=100, own=100), during(busy=100, own=94)
+    runs = [
+        FakeRun(cell=cell(interval), counted=busy if interval == busy_one else quiet)
+        for interval in ("e1", "never")
+    ]
+    (disturbed,) = overhead(collect([run.write(tmp_path) for run in runs]))["disturbed"]
+    assert disturbed == (busy_one is not None)
 
 
 def test_the_launcher_counts_around_every_attempt(

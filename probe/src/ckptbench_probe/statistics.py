@@ -12,7 +12,7 @@ _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 _NORMAL_975 = 1.960
 SMALLEST_S = 1e-6
 APART = 10.0
-"""Values that differ by this factor are about zero: their logarithms say nothing."""
+"""Values that differ by this factor are about zero: their logarithms say nothing. As in `ckptbench.analysis.cost.statistics`, which the probe cannot import."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class Estimate:
     def scaled(self, factor: float, minus: float = 0.0) -> Estimate:
         mean, lo, hi = (factor * (one - minus) for one in (self.mean, self.lo, self.hi))
         return Estimate(mean, lo, hi, self.number)
+
+    def plus(self, addend: float) -> Estimate:
+        return Estimate(self.mean + addend, self.lo + addend, self.hi + addend, self.number)
 
     def is_apart_from(self, other: Estimate) -> bool:
         """False where an interval is not known."""

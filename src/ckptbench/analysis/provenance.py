@@ -32,7 +32,7 @@ PROVENANCE = Table(
 )  # fmt: skip
 
 
-MACHINE = (MEASURED_ON.name, *(column.name for column in MACHINE_COLUMNS))
+MACHINE_KEY = (MEASURED_ON.name, *(column.name for column in MACHINE_COLUMNS))
 
 
 def provenance(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def provenance(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     repeats = runs.groupby(list(SETUP))["repeat"].transform("nunique")
     known = runs.assign(repeats=repeats)
     return PROVENANCE.rows(
-        _row(machine, runs_there) for machine, runs_there in groups(known, MACHINE)
+        _row(machine, runs_there) for machine, runs_there in groups(known, MACHINE_KEY)
     )
 
 

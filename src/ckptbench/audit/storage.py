@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
+from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, with_intervals
 from ckptbench.audit.check import NOTHING, Check, Question, exactly
 from ckptbench.common import page_cache
 from ckptbench.common.files import NO_DIRECT
@@ -58,7 +58,7 @@ def _ratio(folder: Path, size: int) -> Estimate:
     finally:
         path.unlink(missing_ok=True)
         memory.close()
-    (found,) = estimates([PerRepeat.ratio(*zip(*pairs, strict=True))])
+    (found,) = with_intervals([PerRepeat.ratio(*zip(*pairs, strict=True))])
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from ckptbench.analysis.collect.machine import LIMITS
-from ckptbench.analysis.cost.statistics import PerRepeat, estimates
+from ckptbench.analysis.cost.statistics import PerRepeat, with_intervals
 from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery
@@ -38,7 +38,7 @@ def equal_runs(tables: Tables) -> Check:
         own = PerRepeat.mean(
             ratio.each
         )  # each pair alike, or the slowest system alone would decide
-        (estimate,) = (found.minus(1.0) for found in estimates([own]))
+        (estimate,) = (found.minus(1.0) for found in with_intervals([own]))
     question = Question(
         check="A/A",
         subject=f"overhead of one baseline against another, {len(pairs)} pair{'' if len(pairs) == 1 else 's'} of baselines",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
+from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, with_intervals
 from ckptbench.analysis.tables.columns import RECOVERY, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records, struck
 from ckptbench.analysis.tables.schema import Row
@@ -33,7 +33,7 @@ def means(
     """The mean of the column, for equal values of `names`. A run is one observation, and its mean counts."""
     found = list(groups(frame, names)) if len(frame) else []
     each = [rows.groupby("run")[column].mean().to_numpy(float) for _, rows in found]
-    known = estimates([PerRepeat.mean(own) for own in each])
+    known = with_intervals([PerRepeat.mean(own) for own in each])
     return {key_of(key, names): own for (key, _), own in zip(found, known, strict=True)}
 
 
@@ -122,7 +122,7 @@ def slower_steps(tables: Tables) -> dict[tuple[Any, ...], Estimate]:
     ratios = [
         PerRepeat.ratio(list(rows["step_s"]), list(rows["step_s_first"])) for _, rows in found
     ]
-    known = estimates(ratios, [key_of(key, SYSTEM) for key, _ in found])
+    known = with_intervals(ratios, [key_of(key, SYSTEM) for key, _ in found])
     return {
         key_of(key, [*SYSTEM, "recovery"]): estimate
         for (key, _), estimate in zip(found, known, strict=True)

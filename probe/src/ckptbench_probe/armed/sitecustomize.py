@@ -1,4 +1,4 @@
-"""Python imports this at its start, as `ckptbench-probe run` has put its folder first on PYTHONPATH.
+"""Python imports this at its start, as ckptbench-probe has put its folder first on PYTHONPATH.
 
 It arms the process, takes its folder from `sys.path` again, and then imports the `sitecustomize` that it hides. Any Python may come by,
 so the syntax is that of Python 2 as well.

@@ -1,4 +1,4 @@
-"""Start a training for a check, wait until it has ended or ended itself, and leave no process of it."""
+"""Start a training for a check or a comparison, wait until it has ended or ended itself, and leave no process of it."""
 
 from __future__ import annotations
 

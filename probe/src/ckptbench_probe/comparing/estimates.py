@@ -31,10 +31,11 @@ from ckptbench_probe.words import counted
 WARMUP_STEPS = FIRST_GAPS + 1
 """Steps at the start that no time is taken from, as so many gaps between updates are left out."""
 PAIRED, IN_RUN = "paired", "in_run"
+"""As in `ckptbench.analysis.cost.estimates`, from simpler intervals: a study borrows spread from its other setups."""
 
 
 @dataclass(frozen=True)
-class Cost:
+class SaveCost:
     """Of one save, in seconds of its run."""
 
     stall_s: float
@@ -98,7 +99,7 @@ class Measured:
         """From the end of the warm-up to the last update, and the saves after it that training waited for; of the slowest rank."""
         return max(map(_length_s, self.ranks))
 
-    def costs(self, baseline: Measured | None) -> list[Cost]:
+    def save_costs(self, baseline: Measured | None) -> list[SaveCost]:
         """Of each save after the warm-up. What the baseline takes longer in the same gaps is no cost of a save: an evaluation, say."""
         longer_s = self._longer_s(baseline)
         return [
@@ -117,19 +118,19 @@ class Measured:
         gaps = zip(at_ns, at_ns[1:])
         return [((after - before) / NS / usual_s - 1) * own_s for before, after in gaps]
 
-    def _cost(self, one: Checkpoint, longer_s: Sequence[float], *, first: bool) -> Cost:
+    def _cost(self, one: Checkpoint, longer_s: Sequence[float], *, first: bool) -> SaveCost:
         if one.hidden_s is None:
-            return Cost(one.stall_s, 0.0, 0.0, first, False, one.finished_s)
+            return SaveCost(one.stall_s, 0.0, 0.0, first, False, one.finished_s)
         own_s = sum(longer_s[one.updates - 1 : one.updates - 1 + one.gaps])
         usual_s = one.gaps * self.period_s + own_s
         inside_s = one.hidden_s - own_s + usual_s
-        return Cost(one.stall_s, inside_s, usual_s / self.period_s, first, True, one.finished_s)
+        return SaveCost(one.stall_s, inside_s, usual_s / self.period_s, first, True, one.finished_s)
 
-    def lost_s(self, costs: Sequence[Cost]) -> float:
+    def lost_s(self, costs: Sequence[SaveCost]) -> float:
         """That stalls and hidden slowdown took."""
         return sum(one.stall_s + one.inside_s - one.inside_steps * self.period_s for one in costs)
 
-    def usual_s(self, costs: Sequence[Cost]) -> float:
+    def usual_s(self, costs: Sequence[SaveCost]) -> float:
         """What as many steps take without saves."""
         return self.period_s * (len(self.quiet_s) + sum(one.inside_steps for one in costs))
 
@@ -143,8 +144,8 @@ class Result:
     """Those whose times count."""
     step: Estimate | None
     """Seconds without a save beside it."""
-    saves: int = 0
-    """That the costs are of, over all runs."""
+    costed_saves: int = 0
+    """Over all runs those after the warm-up that stall and finish are of: fewer than `saved`."""
     stall: Estimate | None = None
     hidden: Estimate | None = None
     finished: Estimate | None = None
@@ -170,20 +171,20 @@ class Result:
         return max(1, round(median(found))) if found else 0
 
 
-def result(setting: Setting, runs: Sequence[Measured], others: Mapping[int, Measured]) -> Result:
-    """`runs`: those of the setting that count. `others`: those of its baseline, by block."""
+def result(setting: Setting, runs: Sequence[Measured], baselines: Mapping[int, Measured]) -> Result:
+    """`runs`: those of the setting that count. `baselines`: those of its baseline, by block."""
     own = tuple(runs)
     step = estimate([run.period_s for run in own])
     if not setting.baseline:
         saved = max((len(run.checkpoints) for run in own), default=0)
         note = f"the baseline saved too ({saved} times at most): the paired overhead lacks what that cost, and pauses at saves are charged to them"
         return Result(setting, own, step, notes=(note,) if saved else ())
-    beside = [(run, others[run.planned.block]) for run in own if run.planned.block in others]
+    beside = [(run, baselines[run.planned.block]) for run in own if run.planned.block in baselines]
     pairs = [(run, other) for run, other in beside if run.measures.updates == other.measures.updates]  # fmt: skip
     paired = estimate([run.time_s for run, _ in pairs], [other.time_s for _, other in pairs])
     if paired is not None:
         paired = paired.scaled(1.0, minus=1.0)
-    costs = [(run, run.costs(others.get(run.planned.block))) for run in own]
+    costs = [(run, run.save_costs(baselines.get(run.planned.block))) for run in own]
     in_run = None
     if any(found for _, found in costs):
         in_run = estimate(
@@ -202,7 +203,7 @@ def result(setting: Setting, runs: Sequence[Measured], others: Mapping[int, Meas
         setting=setting,
         runs=own,
         step=step,
-        saves=sum(map(len, used)),
+        costed_saves=sum(map(len, used)),
         stall=estimate([fmean([one.stall_s for one in found]) for found in used]),
         hidden=_hidden(costs),
         finished=estimate([fmean(found) for found in ends if found]),
@@ -237,13 +238,13 @@ def _notes(
     return found
 
 
-def _steady_or_all(costs: Sequence[list[Cost]]) -> list[list[Cost]]:
+def _steady_or_all(costs: Sequence[list[SaveCost]]) -> list[list[SaveCost]]:
     """Without the first save of each run, which starts helpers and allocates memory, if each run has others."""
     later = [[one for one in found if not one.first] for found in costs]
     return later if all(later) else list(costs)
 
 
-def _hidden(costs: Sequence[tuple[Measured, list[Cost]]]) -> Estimate | None:
+def _hidden(costs: Sequence[tuple[Measured, list[SaveCost]]]) -> Estimate | None:
     """Seconds a save. None where no step followed one. Estimated as a ratio of times, which is always above zero."""
     known = [(run, [one for one in found if one.hidden_known]) for run, found in costs]
     told = [(run, found) for run, found in known if found]

@@ -21,9 +21,6 @@ from ckptbench_probe.screen import WIDTH
 from ckptbench_probe.statistics import Estimate, Seconds
 from ckptbench_probe.words import duration, percent, size
 
-NUMBERS = ("overhead", "paired", "in_run", "slowed_s", "step_s", "stall_s", "hidden_s", "finished_s")  # fmt: skip
-"""Columns with a 95 % interval, `NAME_lo` to `NAME_hi`."""
-
 
 def row(result: Result) -> dict[str, Any]:
     """Of compare.csv and JSON; docs/own-training.md says what each name means."""
@@ -40,10 +37,7 @@ def row(result: Result) -> dict[str, Any]:
         "engines": " and ".join(sorted({kind for one in result.saved for kind in one.kinds})),
         "overhead_from": result.quoted,
     }
-    estimates = {
-        name: getattr(result, name[:-2] if name.endswith("_s") else name) for name in NUMBERS
-    }
-    for name, one in estimates.items():
+    for name, one in _with_ends(result).items():
         for end, value in zip(("", "_lo", "_hi"), (one.mean, one.lo, one.hi) if one else ()):
             found[name + end] = None if math.isnan(value) else value
         if one is None:
@@ -52,6 +46,20 @@ def row(result: Result) -> dict[str, Any]:
     found["files"] = round(median(one.files for one in result.saved)) if result.saved else None
     found["note"] = "; ".join(result.notes)
     return found
+
+
+def _with_ends(result: Result) -> dict[str, Estimate | None]:
+    """By column what has a 95 % interval, `NAME_lo` to `NAME_hi`."""
+    return {
+        "overhead": result.overhead,
+        "paired": result.paired,
+        "in_run": result.in_run,
+        "slowed_s": result.slowed,
+        "step_s": result.step,
+        "stall_s": result.stall,
+        "hidden_s": result.hidden,
+        "finished_s": result.finished,
+    }
 
 
 def _bytes(result: Result) -> int | None:
@@ -136,7 +144,7 @@ def strategies(results: Sequence[Result]) -> dict[Values, Result]:
     saving = [one for one in results if one.stall and one.interval_steps]
     aside = _unnamed(saving)
     found: dict[Values, Result] = {}
-    for one in sorted(saving, key=lambda one: -one.saves):
+    for one in sorted(saving, key=lambda one: -one.costed_saves):
         shared = tuple(pair for pair in one.setting.values if pair[0] not in aside)
         found.setdefault(shared, one)
     return found
@@ -156,24 +164,25 @@ def _unnamed(results: Sequence[Result]) -> set[str]:
     return found
 
 
-def costs(values: Values, result: Result, overrides: Overrides) -> Costs:
-    """Of one way to save. `values`: those that name it."""
+def costs_of_way(values: Values, result: Result, overrides: Overrides) -> Costs:
+    """Of one way to save, by the rules of `ckptbench_probe.costs.costs`, from means over blocks. `values`: those that name it."""
     starts = [run.measures.start_s for run in result.runs if run.measures.start_s]
     given, measured = overrides.restart_s, max(starts, default=0.0)
     assert result.stall is not None
     assert result.step is not None
-    stall = _seconds(result.stall)
-    finished = _seconds(result.finished) if result.finished else stall
+    background = any(one.background for one in result.saved)
     hidden_s = max(result.hidden.mean, 0.0) if result.hidden else 0.0
+    stall = _seconds(result.stall.plus(0.0 if background else hidden_s))
+    finished = _seconds(result.finished) if result.finished else stall
     engines = " and ".join(sorted({kind for one in result.saved for kind in one.kinds}))
     return Costs(
         name=", ".join(f"{name}={text}" for name, text in values) or engines,
         step=_seconds(result.step),
         stall=stall,
         durable=finished if finished.mean >= stall.mean else stall,
-        slowdown_s=hidden_s,
+        slowdown_s=hidden_s if background else 0.0,
         bytes=_bytes(result) or 0,
-        background=any(one.background for one in result.saved),
+        background=background,
         interval_steps=result.interval_steps,
         down_s=given or measured or UNKNOWN_DOWN_S,
         down_from=GIVEN if given else MEASURED if measured else UNKNOWN,
@@ -195,21 +204,24 @@ def advice(ways: dict[Values, Result], known: Sequence[Costs], overrides: Overri
     lines: list[str] = []
     for one, way in zip(known, ways.values()):
         told = (
-            harmless(interval_lines)(one, overrides, way.runs[0].measures) if _is_there() else None
+            harmless(interval_lines)(one, overrides, way.runs[0].measures)
+            if _can_decide()
+            else None
         )
         lines += [f"{one.name}: {line}" for line in told or ()]
     lines.append(f"how often to save: {asked}")
     return [_line("" if number else "answer", text) for number, text in enumerate(lines)]
 
 
-def _is_there() -> bool:
+def _can_decide() -> bool:
+    """Whether ckptbench is installed beside the probe."""
     import importlib.util
 
     return importlib.util.find_spec("ckptbench") is not None
 
 
-def first_interval(known: Sequence[Costs], results: Sequence[Result]) -> list[Costs]:
-    """With the step of all baselines, if one counts: it is the training's own, whatever saves."""
+def with_quickest_baseline_step(known: Sequence[Costs], results: Sequence[Result]) -> list[Costs]:
+    """The first with the step of the quickest baseline, if one counts: the training's own, whatever saves. The file of costs has the step of the first alone."""
     steps = [one.step for one in results if not one.setting.baseline and one.step]
     if not steps or not known:
         return list(known)

@@ -9,10 +9,11 @@ import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.answer import Overrides
 from ckptbench_probe.check.runs import LOG
@@ -30,11 +31,13 @@ from ckptbench_probe.comparing.runs import (
 from ckptbench_probe.comparing.settings import (
     Setting,
     SettingsError,
+    Values,
     expand,
     in_blocks,
     read_baseline,
     read_values,
 )
+from ckptbench_probe.costs import Costs
 from ckptbench_probe.costs import text as text_of_costs
 from ckptbench_probe.harmless import harmless, say, say_lines
 from ckptbench_probe.launcher import CannotStartError, words_of
@@ -94,7 +97,11 @@ def run(options: argparse.Namespace, overrides: Overrides) -> int:
             return 0
         with locked(output), _told_to_stop():
             _make_all(planned, output, options.timeout)
-            return _tell(planned, settings, output, overrides, as_json=options.json)
+            told = _estimate(planned, settings, overrides)
+            no_figure = _write(told, output, overrides)
+            _print(told, output, overrides, no_figure, as_json=options.json)
+            whole = len(told.runs) == len(planned) and not told.untimed
+            return 0 if whole else INCOMPLETE
     except (SettingsError, OutputError, CannotStartError, UnreadableError) as error:
         say(str(error))
         return USAGE
@@ -150,42 +157,72 @@ def _make_all(planned: Sequence[Planned], output: Path, timeout_minutes: int | N
             say(f"{one.label} does not count: {record['failed']}")
 
 
-def _tell(planned: Sequence[Planned], settings: Sequence[Setting], output: Path, overrides: Overrides, *, as_json: bool) -> int:  # fmt: skip
+@dataclass(frozen=True)
+class _Told:
+    """What the runs say, before it is written or printed."""
+
+    runs: Sequence[Measured]
+    results: Sequence[Result]
+    ways: dict[Values, Result]
+    known: Sequence[Costs]
+    """Of each of the ways to save."""
+    failed: Sequence[tuple[Planned, dict[str, Any]]]
+    """With their records."""
+
+    @property
+    def untimed(self) -> list[Measured]:
+        return [one for one in self.runs if one.untimed]
+
+    @property
+    def title(self) -> str:
+        return next((one.script for one in self.runs), "my training")
+
+
+def _estimate(
+    planned: Sequence[Planned], settings: Sequence[Setting], overrides: Overrides
+) -> _Told:
     runs = [Measured.of(one) for one in planned if one.is_there]
     results = _results(settings, [one for one in runs if not one.untimed])
-    lines = [*report.screen(results)]
-    missing = [(one, record) for one in planned if (record := one.record()) and record["failed"]]
-    for one, record in missing:
-        lines.append(f"{'failed':<{WIDTH}}{one.label}: {record['failed']} (its log: {one.folder / LOG})")  # fmt: skip
-        lines += [f"{'':<{WIDTH}}  | {line[:200]}" for line in record["last_lines"]]
-    untimed = [one for one in runs if one.untimed]
-    for run in untimed:
-        lines.append(f"{'left out':<{WIDTH}}{run.planned.label}: {run.untimed}")
     ways = report.strategies(results)
-    known = report.first_interval(
-        [report.costs(*each, overrides) for each in ways.items()], results
-    )
-    lines += report.advice(ways, known, overrides, output / COSTS)
-    title = next((one.script for one in runs), "my training")
-    if known:
-        ranks = max(run.measures.ranks for run in runs)
-        content = text_of_costs(*known, title=title, gpus=overrides.gpus or ranks)
+    costs = [report.costs_of_way(*each, overrides) for each in ways.items()]
+    failed = [(one, record) for one in planned if (record := one.record()) and record["failed"]]
+    return _Told(runs, results, ways, report.with_quickest_baseline_step(costs, results), failed)
+
+
+def _write(told: _Told, output: Path, overrides: Overrides) -> str:
+    """The costs, the table and the figure. Returns why there is no figure; empty: there is one."""
+    if told.known:
+        ranks = max(run.measures.ranks for run in told.runs)
+        content = text_of_costs(*told.known, title=told.title, gpus=overrides.gpus or ranks)
         (output / COSTS).write_text(content, encoding="utf-8")
-    rows = [report.row(one) for one in results]
+    rows = [report.row(one) for one in told.results]
     (output / TABLE).write_text(report.table(rows), encoding="utf-8")
-    no_figure = harmless(figure.draw)(results, title, output / FIGURE)
+    no_figure = harmless(figure.draw)(told.results, told.title, output / FIGURE)
     if no_figure is None:
         no_figure = "it could not be drawn"
     if no_figure:
         (output / FIGURE).unlink(missing_ok=True)
+    return no_figure
+
+
+def _print(
+    told: _Told, output: Path, overrides: Overrides, no_figure: str, *, as_json: bool
+) -> None:
+    lines = [*report.screen(told.results)]
+    for one, record in told.failed:
+        lines.append(f"{'failed':<{WIDTH}}{one.label}: {record['failed']} (its log: {one.folder / LOG})")  # fmt: skip
+        lines += [f"{'':<{WIDTH}}  | {line[:200]}" for line in record["last_lines"]]
+    for run in told.untimed:
+        lines.append(f"{'left out':<{WIDTH}}{run.planned.label}: {run.untimed}")
+    lines += report.advice(told.ways, told.known, overrides, output / COSTS)
     files = TABLE if no_figure else f"{TABLE}, {FIGURE}"
     lines.append(f"{'files':<{WIDTH}}{files} in {output}{f'; no figure: {no_figure}' if no_figure else ''}")  # fmt: skip
     say_lines(lines)
     if as_json:
-        failed = [{"run": one.label, "reason": record["failed"], "log": str(one.folder / LOG)} for one, record in missing]  # fmt: skip
-        left_out = [{"run": one.planned.label, "reason": one.untimed} for one in untimed]
+        rows = [report.row(one) for one in told.results]
+        failed = [{"run": one.label, "reason": record["failed"], "log": str(one.folder / LOG)} for one, record in told.failed]  # fmt: skip
+        left_out = [{"run": one.planned.label, "reason": one.untimed} for one in told.untimed]
         print(json.dumps({"format": 1, "settings": rows, "failed": failed, "left_out": left_out}, indent=1))  # fmt: skip
-    return INCOMPLETE if missing or untimed or len(runs) < len(planned) else 0
 
 
 def _results(settings: Sequence[Setting], timed: Sequence[Measured]) -> list[Result]:

@@ -40,7 +40,7 @@ CHECKPOINTS = Table(
         STEADY,
         LEVELS_REACHED,
         START_NS,
-        Column("stall_s", "number", "s", "the training loop was blocked: by the save, and by later waits of this training for it"),
+        Column("stall_s", "number", "s", "the training loop was blocked: by the save, and by later waits of this training for it, but not the next save's"),
         Column("save_s", "number", "s", "of the stall: the save itself"),
         *HOLD_COLUMNS,
         Column("writes", "flag", "", "whether the rank committed, at the farthest of the levels"),

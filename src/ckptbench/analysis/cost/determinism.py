@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ckptbench.analysis.cost.estimates import paired
+from ckptbench.analysis.cost.estimates import paired_ratio
 from ckptbench.analysis.cost.overhead import on_same_machine
-from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
+from ckptbench.analysis.cost.statistics import Estimate, note_of_one_repeat, with_intervals
 from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import NOTE, SYSTEM_COLUMNS
 from ckptbench.analysis.tables.grouping import groups, of_first_recovery, records
@@ -49,7 +49,7 @@ def determinism_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     timed_pairs = [
         [(times[row["run"]], times[other["run"]]) for row, other in pairs] for _, pairs in systems
     ]
-    ratios = estimates([paired(own) for own in timed_pairs])
+    ratios = with_intervals([paired_ratio(own) for own in timed_pairs])
     return DETERMINISM_COST.rows(
         _row(key, pairs, own, ratio.minus(1.0))
         for (key, pairs), own, ratio in zip(systems, timed_pairs, ratios, strict=True)

@@ -12,9 +12,10 @@ from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, PerR
 from ckptbench.analysis.cost.times import BLOCKED, INSIDE_S, INSIDE_STEPS, RunTimes
 
 PAIRED, IN_RUN = "paired", "in_run"
+"""`ckptbench_probe.comparing.estimates` makes both of the runs of a user's training."""
 
 
-def paired(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:
+def paired_ratio(pairs: Sequence[tuple[RunTimes, RunTimes]]) -> PerRepeat:
     """Total time of the runs ÷ total time of their baselines; one pair a repeat. NaN without pairs.
 
     The overhead is this minus 1. Only the ratio itself is always above zero, and so has a logarithm.

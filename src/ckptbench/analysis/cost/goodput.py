@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.cost.overhead import system_of
-from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, estimates
+from ckptbench.analysis.cost.statistics import Estimate, PerRepeat, with_intervals
 from ckptbench.analysis.cost.times import with_valid_timing
 from ckptbench.analysis.tables.columns import LOST_PARTS, SETUP, SETUP_COLUMNS
 from ckptbench.analysis.tables.curves import curves
@@ -52,7 +52,7 @@ def goodput(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     systems = [system_of(setup) for setup, _ in setups]
     paired = [group[group["baseline_s"].notna()] for _, group in setups]
     ratios, of_ranks = (
-        estimates([PerRepeat.ratio(own[above], own["wall_s"]) for own in paired], systems)
+        with_intervals([PerRepeat.ratio(own[above], own["wall_s"]) for own in paired], systems)
         for above in ("useful_s", "used_s")
     )
     return GOODPUT.rows(

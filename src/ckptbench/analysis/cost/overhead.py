@@ -14,9 +14,9 @@ from ckptbench.analysis.cost.estimates import (
     estimate_to_quote,
     in_run,
     in_run_steady,
-    paired,
+    paired_ratio,
 )
-from ckptbench.analysis.cost.statistics import Estimate, estimates, note_of_one_repeat
+from ckptbench.analysis.cost.statistics import Estimate, note_of_one_repeat, with_intervals
 from ckptbench.analysis.cost.times import RunTimes, run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import NOTE, REPEATS, SETUP, SETUP_COLUMNS, SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
@@ -44,22 +44,23 @@ OVERHEAD = Table(
         Column("levels", "text", "", "number of checkpoints at each level; empty if all are at `shared` alone"),
         *with_ends("in_run_steady", "1", "`in_run`, if every checkpoint cost what those of the steady state do; a long training pays this"),
         Column("agree", "verdict", "", "whether the two intervals overlap; missing where one is"),
+        Column("disturbed", "flag", "", "whether one of the runs, or of the baselines, was disturbed (table `machine`); the note says which"),
         NOTE,
     ),
 )  # fmt: skip
 
 
-MACHINE = ("host", "device", "cores", "checkpoint_file_system")
+SAME_PLACE = ("host", "device", "cores", "checkpoint_file_system")
 
 
 def overhead(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """From the tables `runs`, `steps`, `epochs`, `checkpoints` and `machine`."""
     setups = list(_setups(tables))
-    ratios = estimates(
-        [paired(setup.pairs) for setup in setups], [setup.system for setup in setups]
+    ratios = with_intervals(
+        [paired_ratio(setup.pairs) for setup in setups], [setup.system for setup in setups]
     )
-    inside = estimates([in_run(setup.runs) for setup in setups])
-    steady = estimates([in_run_steady(setup.runs) for setup in setups])
+    inside = with_intervals([in_run(setup.runs) for setup in setups])
+    steady = with_intervals([in_run_steady(setup.runs) for setup in setups])
     return OVERHEAD.rows(
         {**_row(setup, ratio.minus(1.0), own_inside), **own_steady.columns("in_run_steady")}
         for setup, ratio, own_inside, own_steady in zip(setups, ratios, inside, steady, strict=True)
@@ -164,7 +165,7 @@ def system_of(setup: dict[str, Any]) -> tuple[Any, ...]:
 
 def on_same_machine(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> bool:
     """Whether both runs of each pair ran in the same place. The pairs are rows of the table `runs`."""
-    return all(row[name] == other[name] for row, other in pairs for name in MACHINE)
+    return all(row[name] == other[name] for row, other in pairs for name in SAME_PLACE)
 
 
 def _row(setup: _TimedSetup, against_baseline: Estimate, inside: Estimate) -> dict[str, Any]:
@@ -184,6 +185,7 @@ def _row(setup: _TimedSetup, against_baseline: Estimate, inside: Estimate) -> di
         **(against_baseline if told_by == PAIRED else inside).columns("overhead"),
         "overhead_from": told_by,
         "agree": against_baseline.interval.overlaps(inside.interval),
+        "disturbed": bool(setup.disturbed),
         "note": "; ".join(_notes(setup, against_baseline, inside)),
     }
 

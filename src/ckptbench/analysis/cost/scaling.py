@@ -21,7 +21,7 @@ from ckptbench.analysis.cost.statistics import (
     PerRepeat,
     Uncertainty,
     errors,
-    estimates,
+    with_intervals,
 )
 from ckptbench.analysis.cost.times import run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import (
@@ -173,7 +173,7 @@ def checkpoint_cost(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     }
     setups = list(groups(stall[~stall["warmup"]], SETUP))
     chosen = [steady_or_all(group) for _, group in setups]
-    stalls = estimates([mean_of_runs(used, "stall_s") for used in chosen])
+    stalls = with_intervals([mean_of_runs(used, "stall_s") for used in chosen])
     return CHECKPOINT_COST.rows(
         {
             **setup,

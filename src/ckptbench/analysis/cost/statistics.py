@@ -39,7 +39,7 @@ times as much as those of the others, they would miss it too often: with three r
 93 % of simulated intervals hold it.
 """
 APART = 10.0
-"""Repeats that differ by this factor are costs of about zero. Their logarithms would say nothing of other setups."""
+"""Repeats that differ by this factor are costs of about zero. Their logarithms would say nothing of other setups. `ckptbench_probe.comparing.estimates` has the same."""
 SHARED_CORRELATION = 0.5
 """Correlation of two ratios of the same repeat to one baseline, where run and baseline vary alike."""
 ROUNDING = 1e-9
@@ -137,7 +137,7 @@ class Uncertainty:
         return Interval(value * math.exp(-self.half_width), value * math.exp(self.half_width))
 
 
-def estimates(
+def with_intervals(
     rows: Sequence[PerRepeat], shared: Sequence[Hashable] | None = None
 ) -> list[Estimate]:
     """The value of each row of a table, with its interval.
@@ -174,7 +174,7 @@ def _alone(row: PerRepeat) -> Interval:
 def errors(rows: Sequence[Floats], shared: Sequence[Hashable] | None = None) -> list[Uncertainty]:
     """The error of the mean logarithm of each row, which has a positive number for each repeat.
 
-    All rows are of one study. `shared` is that of `estimates`.
+    All rows are of one study. `shared` is that of `with_intervals`.
     """
     freedom = np.array([max(len(row) - 1, 0) for row in rows], float)
     squares = np.array([_squares(np.log(row)) for row in rows])

@@ -13,7 +13,7 @@ from ckptbench.analysis.cost.estimates import Slowdown
 from ckptbench.analysis.cost.overhead import baselines_of
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.cost.stall import mean_of_runs, reached_shared, steady_or_all
-from ckptbench.analysis.cost.statistics import Estimate, Floats, PerRepeat, estimates
+from ckptbench.analysis.cost.statistics import Estimate, Floats, PerRepeat, with_intervals
 from ckptbench.analysis.cost.times import run_times, with_valid_timing
 from ckptbench.analysis.tables.columns import (
     CHECKPOINT_COLUMNS,
@@ -93,12 +93,12 @@ def strategies(tables: Tables) -> pd.DataFrame:
     weights = row_by(tables["sizes"], SIZES_KEY)
     loads, verdicts = _loads(tables["restore"]), _verdicts(tables["consistency"])
     estimated = {
-        name: estimates([getattr(cost, name) for cost in costs])
+        name: with_intervals([getattr(cost, name) for cost in costs])
         for name in ("durable", "near_durable")
     }
     estimated["memory"] = _memory(costs)
     interrupted = _continued(tables["runs"])
-    ratios = estimates([cost.slowdown.ratio for cost in costs])
+    ratios = with_intervals([cost.slowdown.ratio for cost in costs])
     timed_rows = [
         {
             **cost.setup,
@@ -147,7 +147,7 @@ def _memory(costs: Sequence[_Costs]) -> list[Estimate]:
     found: dict[int, Estimate] = {}
     for strategy in {cost.setup["strategy"] for cost in costs}:
         places = [place for place, cost in enumerate(costs) if cost.setup["strategy"] == strategy]
-        known = estimates([costs[place].memory for place in places])
+        known = with_intervals([costs[place].memory for place in places])
         found |= dict(zip(places, known, strict=True))
     return [found[place] for place in range(len(costs))]
 

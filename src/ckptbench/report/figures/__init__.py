@@ -1,6 +1,7 @@
 """The registry of figures: what the workflow must know of each without importing matplotlib.
 
 A figure is one module of this folder: a literal `FIGURE` says its title, its tables and for which studies it is drawn; `draw` draws it.
+`write_figure` (`report.figures.files`) reads the tables with `read_tables`, calls `draw`, and saves its figure with `savefig`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def write_figure(name: str, tables_folder: Path, output_stem: Path) -> list[Path
     paths = {
         suffix: output_stem.with_name(output_stem.name + suffix) for suffix in (*METADATA, CAPTION)
     }
-    with paper(tables):
+    with paper(tables):  # savefig needs its fonts and settings too, after draw() has left its own
         figure = entry.draw(tables)
         for suffix, metadata in METADATA.items():
             figure.savefig(paths[suffix], metadata=metadata)

@@ -1,7 +1,4 @@
-"""Overhead of checkpointing: both estimates of every setup, with their intervals.
-
-`write_figure` (`report.figures.files`) reads the tables with `read_tables`, calls `draw`, and saves its figure with `savefig`.
-"""
+"""Overhead of checkpointing: both estimates of every setup, with their intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from matplotlib.patches import Patch
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures.kit.axes import percent
 from ckptbench.report.figures.kit.captions import caption
-from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     Panel,
     PaperFigure,
@@ -28,7 +24,7 @@ from ckptbench.report.figures.kit.style import BAND, INK, look
 
 FIGURE = {
     "title": "Overhead of checkpointing",
-    "tables": ("overhead", "runs", "machine", "provenance"),
+    "tables": ("overhead", "provenance"),
     "of": "undisturbed runs",
 }
 NOTHING = "No run with checkpoints was timed from start to end: there is no overhead to show."
@@ -43,10 +39,10 @@ ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
-    """From the tables `overhead`, `runs`, `machine` and `provenance`."""
+    """From the tables `overhead` and `provenance`."""
     if tables["overhead"].empty:
         return nothing_to_show(NOTHING)
-    rows = prepared(with_disturbed(tables["overhead"], tables, paired=True))
+    rows = prepared(tables["overhead"])
     text = caption(
         rows, tables["provenance"], READING, (*PANEL_COLUMNS, "steps_per_epoch", *ROW_COLUMNS)
     )

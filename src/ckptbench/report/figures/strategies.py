@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures.kit.axes import linear, logarithmic, percent
-from ckptbench.report.figures.kit.captions import caption, continued
+from ckptbench.report.figures.kit.captions import caption, continued_in_words
 from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
     Panel,
@@ -65,7 +65,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `strategies` and `provenance`."""
     shown = tables["strategies"]
     measures = [measure for measure in MEASURES if shown[measure.column].notna().any()]
-    interrupted = continued(tables["provenance"])
+    interrupted = continued_in_words(tables["provenance"])
     if not measures:
         return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
     rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))

@@ -20,7 +20,7 @@ from ckptbench.report.answer.setups import (
     with_hardware,
 )
 from ckptbench.report.figures.kit.captions import caption
-from ckptbench.report.figures.kit.disturbed import COLUMN, MARK, with_disturbed
+from ckptbench.report.figures.kit.disturbed import DISTURBED, MARK, with_disturbed
 from ckptbench.report.figures.kit.panels import (
     LINE_IN,
     PANEL_EDGES_IN,
@@ -114,7 +114,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         axes.grid(visible=False, axis="y")
     grid[-1].set_xlim(*_ends_s(rows))
     grid[-1].set_xlabel("Time since the start of the save (s)")
-    figure.marks_disturbed = bool(rows[COLUMN].any())
+    figure.marks_disturbed = bool(rows[DISTURBED].any())
     legend(figure, _legend(rows))
     return figure
 
@@ -188,7 +188,7 @@ def _in_lanes(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[float, str], float
             name = labels.describe("strategy", strategy)
             if rows["rank"].nunique() > 1:
                 name = f"{name}{SEPARATOR}rank 0" if rank == 0 else f"rank {rank}"
-            names[(top + bottom) / 2] = folded(f"{name} {MARK}" if own[COLUMN].any() else name)
+            names[(top + bottom) / 2] = folded(f"{name} {MARK}" if own[DISTURBED].any() else name)
             top = bottom + BETWEEN_RANKS
         top += BETWEEN_STRATEGIES - BETWEEN_RANKS
     return pd.concat(spans), names, bottom

@@ -39,7 +39,7 @@ def capitalized_sentences(sentences: Sequence[str]) -> str:
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 
-def continued(provenance: pd.DataFrame) -> str:
+def continued_in_words(provenance: pd.DataFrame) -> str:
     """`2 runs were continued after an interruption and are not timed`; empty where none was."""
     number = int(provenance["continued"].sum())
     was, are = ("was", "is") if number == 1 else ("were", "are")

@@ -11,7 +11,7 @@ from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.registry import WHOLE
 
 MARK = "\N{DAGGER}"
-COLUMN = "disturbed"
+DISTURBED = "disturbed"
 WORDS = f"{MARK} other programs, or the host of the virtual machine, disturbed a run behind this point (table machine): do not quote it"
 """For a caption."""
 
@@ -23,8 +23,8 @@ def with_disturbed(
 
     With `paired`, also any of its baselines. If there is no column `interval`, the rows are baselines.
     """
-    known = tables["runs"].merge(tables["machine"][["run", COLUMN]], on="run")
-    runs = known[known[COLUMN].fillna(False).astype(bool)]
+    known = tables["runs"].merge(tables["machine"][["run", DISTURBED]], on="run")
+    runs = known[known[DISTURBED].fillna(False).astype(bool)]
     baselines = runs[(runs["interval"] == str(NEVER)) & (runs["history"] == WHOLE)]
     if "run" in rows:
         found = rows["run"].isin(runs["run"])
@@ -43,4 +43,4 @@ def _is_in(rows: pd.DataFrame, others: pd.DataFrame, columns: tuple[str, ...]) -
 
 def any_disturbed(rows: pd.DataFrame) -> bool:
     """Whether a row is marked. Rows without the flag are not timed."""
-    return COLUMN in rows and bool(rows[COLUMN].any())
+    return DISTURBED in rows and bool(rows[DISTURBED].any())

@@ -17,7 +17,7 @@ from matplotlib.textpath import TextPath
 
 from ckptbench.report.answer import labels
 from ckptbench.report.answer.setups import ROW_COLUMNS, SEPARATOR, ordered, per_framework
-from ckptbench.report.figures.kit.disturbed import COLUMN, MARK
+from ckptbench.report.figures.kit.disturbed import DISTURBED, MARK
 from ckptbench.report.figures.kit.style import COLUMN_IN, INK, PAGE_IN, Look
 
 LINE_IN = 0.13
@@ -82,8 +82,8 @@ def legend(figure: PaperFigure, handles: Sequence[Artist]) -> None:
 
 def mark_disturbed(axes: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
     """Marks above the points of those rows that come from disturbed runs; the columns `x` and `y` are their places."""
-    for place in rows.loc[rows[COLUMN], [x, y]].itertuples(index=False, name=None):
-        axes.annotate(MARK, place, (0, 3), textcoords="offset points", ha="center", gid=COLUMN)
+    for place in rows.loc[rows[DISTURBED], [x, y]].itertuples(index=False, name=None):
+        axes.annotate(MARK, place, (0, 3), textcoords="offset points", ha="center", gid=DISTURBED)
         _note_disturbed(axes)
 
 
@@ -221,8 +221,8 @@ def _prepare(panel: Panel, names: list[str], *, named: bool) -> None:
         axes.set_yticks(range(len(names)), [""] * len(names) if named or place else names)
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-    if COLUMN in panel.rows and panel.rows[COLUMN].any():
+    if DISTURBED in panel.rows and panel.rows[DISTURBED].any():
         right = panel.axes[0].get_yaxis_transform()
-        for y in panel.rows.loc[panel.rows[COLUMN], "y"].unique():
-            panel.axes[0].text(1.01, y, MARK, transform=right, va="center", gid=COLUMN)
+        for y in panel.rows.loc[panel.rows[DISTURBED], "y"].unique():
+            panel.axes[0].text(1.01, y, MARK, transform=right, va="center", gid=DISTURBED)
         _note_disturbed(panel.axes[0])
