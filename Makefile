@@ -47,10 +47,10 @@ audit: environment ## is this machine's study to be believed? Less than three mi
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit
 
-# The tests with schedulers mostly wait, so they run beside the others: three of the six at a time, the shortest last (the environments are
+# The tests with schedulers mostly wait, so they run beside the others: four of the six at a time, the longest first (the environments are
 # there by then). Each prints its output when it ends.
 test: lint environments ## all tests, with the real frameworks and schedulers: about 33 minutes, 13 GB of environments
-	$(MAKE) --jobs=3 --old-file=environments --keep-going --output-sync=target run-tests cluster-studies study-tests probe-tests cluster-tests unit
+	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies run-tests cluster-tests probe-tests unit
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
