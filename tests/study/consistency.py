@@ -100,7 +100,7 @@ def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
             strategy = _open(scenario, name, format, folder / f"{name}-{format}")
             found |= _in(f"{name}/{format}", _torn(scenario, dawdling, strategy))
     # From here on a thread copies, as without the native copy, and an update that does not wait comes before it.
-    staging_buffer.is_native = lambda: False
+    staging_buffer.has_c_copy = lambda: False
     for name in COPYING:
         own = f"{name}{BY_NUMPY}"
         strategy = _open(scenario, name, "safetensors", folder / own)

@@ -13,7 +13,7 @@ from scenario import Scenario, open_strategy
 from scenarios import main
 
 from ckptbench.checkpointing import staging_buffer
-from ckptbench.checkpointing.copying import is_native
+from ckptbench.checkpointing.copying import has_c_copy
 from ckptbench.checkpointing.pieces import pieces_in
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
@@ -80,7 +80,7 @@ def _saved_and_loaded(scenario: Scenario, way: str, folder: Path) -> Arrays:
         format="safetensors" if way in OWN else way,
         store=CheckpointStore(folder, keep=1),
     )
-    staging_buffer.is_native = (lambda: False) if way.endswith(BY_NUMPY) else is_native
+    staging_buffer.has_c_copy = (lambda: False) if way.endswith(BY_NUMPY) else has_c_copy
     saving.ready()
     _overwrite(framework, seed=1)
     then, own = _tensors(framework), framework.local_state()

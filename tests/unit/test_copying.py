@@ -126,14 +126,14 @@ def test_without_a_compiler_an_older_library_goes_and_numpy_copies(
     assert install(tmp_path) == {"artifacts": []}, "the wheel serves every machine"
     assert not library.exists()
     use(library, monkeypatch)
-    assert not copying.is_native()
+    assert not copying.has_c_copy()
     assert "install a C compiler" in caplog.text
 
 
 def test_a_variable_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     use(copying.LIBRARY, monkeypatch)
     monkeypatch.setenv(copying.WAY, "numpy")
-    assert not copying.is_native()
+    assert not copying.has_c_copy()
 
 
 def test_it_is_compiled_here() -> None:

@@ -18,7 +18,7 @@ from stored_versions import Busy
 
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.checkpointing import preflight
-from ckptbench.checkpointing.copying import is_native
+from ckptbench.checkpointing.copying import has_c_copy
 from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import DataError, LaunchError, RunFolderError, RunStopped
@@ -57,7 +57,7 @@ def test_a_run_that_ends_well_is_sealed_and_says_what_it_was(
     assert manifest["state_bytes"]["model"] == manifest["state_bytes"]["optimizer"] == 4 * 51
     assert manifest["measured_on"] == manifest["device"] == "cpu"
     assert manifest["versions"]["numpy"]
-    assert manifest["versions"]["ckptbench's copy"] == ("native" if is_native() else "numpy")
+    assert manifest["versions"]["ckptbench's copy"] == ("native" if has_c_copy() else "numpy")
     assert STEADY_HEAP in manifest["environment"][TUNABLES]
     assert TUNABLES in manifest["versions"]
 

@@ -30,8 +30,8 @@ ENGINES = pytest.mark.parametrize("engine", ["sharded", "async", "deepfreeze"])
 @pytest.fixture(autouse=True, params=["native", "numpy"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the state is copied."""
-    assert staging_buffer.is_native(), "the native copy is not compiled: run `make environment`"
-    monkeypatch.setattr(staging_buffer, "is_native", lambda: request.param == "native")
+    assert staging_buffer.has_c_copy(), "the native copy is not compiled: run `make environment`"
+    monkeypatch.setattr(staging_buffer, "has_c_copy", lambda: request.param == "native")
     return str(request.param)
 
 

@@ -252,13 +252,13 @@ def held(tmp_path: Path) -> Iterator[HeldStore]:
 
 def release_when_awaited(monkeypatch: pytest.MonkeyPatch, store: HeldStore) -> None:
     """Let the removal go only when the next save, or the end, has begun to wait for it."""
-    awaits = CheckpointManager._raise_failure
+    awaits = CheckpointManager._await_end
 
     def await_it(self: CheckpointManager, pending: Any) -> None:
         store.go.set()
         awaits(self, pending)
 
-    monkeypatch.setattr(CheckpointManager, "_raise_failure", await_it)
+    monkeypatch.setattr(CheckpointManager, "_await_end", await_it)
 
 
 def steps(store: CheckpointStore) -> list[int]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,8 +38,6 @@ class ProbedSave:
     end_ns: int | None = None
     captured_ns: int | None = None
     finished_ns: int | None = None
-    part_ns: tuple[int, int] | None = None
-    """Begin and end of its background part."""
     failed: bool = False
     bytes: dict[str, int] = field(default_factory=dict)
     clean_ns: int | None = None
@@ -74,8 +73,6 @@ class ProbedProcess:
     state: dict[str, dict[str, int]]
     events: tuple[Event, ...]
     """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer (opened), pointed (what it said then), synced."""
-    unread: int
-    """Lines that are not whole."""
 
     @cached_property
     def _moves(self) -> dict[str, list[tuple[int, str]]]:
@@ -124,22 +121,19 @@ def read(folder: Path, run: str | None = None) -> ProbedRun:
         raise UnreadableError(
             f"{folder} is no folder: name the one that `ckptbench-probe run` has told"
         )
-    runs: dict[str, list[tuple[Event, list[Event], int]]] = defaultdict(list)
-    for path, events, unread in traces(folder):
+    runs: dict[str, list[tuple[Event, list[Event]]]] = defaultdict(list)
+    for path, events in traces(folder):
         opening = events[0]
         if opening.get("event") != "process" or opening.get("format") != FORMAT:
             raise UnreadableError(
                 f"{path} is no trace of this version of ckptbench-probe: move it out of the folder"
             )
-        runs[opening["run"]].append((opening, events[1:], unread))
+        runs[opening["run"]].append((opening, events[1:]))
     if run is None and runs:
-        run = max(runs, key=lambda name: max(opening["unix_ns"] for opening, _, _ in runs[name]))
+        run = max(runs, key=lambda name: max(opening["unix_ns"] for opening, _ in runs[name]))
     chosen = runs.get(run or "", [])
-    offsets = _offsets(opening for opening, _, _ in chosen)
-    processes = [
-        _process(opening, events, unread, offsets[opening["boot"]])
-        for opening, events, unread in chosen
-    ]
+    offsets = _offsets(opening for opening, _ in chosen)
+    processes = [_process(opening, events, offsets[opening["boot"]]) for opening, events in chosen]
     others = len(runs) - bool(chosen)
     found = ProbedRun(run or "", folder, tuple(sorted(processes, key=_order)), others)
     return replace(found, by_strace=_by_strace(found))
@@ -163,24 +157,20 @@ def _order(process: ProbedProcess) -> tuple[int, int]:
     return process.began_ns, process.rank or 0
 
 
-def traces(folder: Path) -> Iterator[tuple[Path, list[Event], int]]:
-    """Files, their events, and how many lines are torn. Without those of processes that were killed while they wrote their first line."""
+def traces(folder: Path) -> Iterator[tuple[Path, list[Event]]]:
+    """Files, and the events of their whole lines. Without those of processes that were killed while they wrote their first line."""
     for path in sorted(folder.glob("trace-*.jsonl")):
-        events, unread = _whole_lines(path)
-        if events:
-            yield path, events, unread
+        if events := _whole_lines(path):
+            yield path, events
 
 
-def _whole_lines(path: Path) -> tuple[list[Event], int]:
+def _whole_lines(path: Path) -> list[Event]:
     """A killed process, or a full disk, may leave a torn one."""
     found: list[Event] = []
-    unread = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
+        with suppress(json.JSONDecodeError):
             found.append(json.loads(line))
-        except json.JSONDecodeError:
-            unread += 1
-    return found, unread
+    return found
 
 
 def _offsets(openings: Iterable[Event]) -> dict[str, int]:
@@ -197,7 +187,7 @@ FILES = ("moved", "linked", "removed", "copied", "duplicated", "pointer", "point
 TIMES = ("at_ns", "start_ns", "end_ns", "begun_ns")
 
 
-def _process(opening: Event, events: list[Event], unread: int, offset: int) -> ProbedProcess:
+def _process(opening: Event, events: list[Event], offset: int) -> ProbedProcess:
     by_kind: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         shifted = {name: event[name] + offset for name in TIMES if name in event}
@@ -223,7 +213,6 @@ def _process(opening: Event, events: list[Event], unread: int, offset: int) -> P
         saves=tuple(_saves(by_kind)),
         state=by_kind["state"][-1]["bytes"] if by_kind["state"] else {},
         events=tuple(sorted(files, key=lambda one: int(one["at_ns"]))),
-        unread=unread,
     )
 
 
@@ -245,7 +234,6 @@ def _saves(by_kind: dict[str, list[Event]]) -> Iterable[ProbedSave]:
         one["save"]: ProbedSave(one["save"], one["kind"], one["path"], one["start_ns"], one["stepping"], one["updates"])
         for one in by_kind["save"]
     }  # fmt: skip
-    parts = {one["save"]: one["start_ns"] for one in by_kind["part"]}
     for one in by_kind["end"]:
         _set(found, one, end_ns=one["end_ns"], bytes=one["bytes"], failed=one["failed"])
     for one in by_kind["captured"]:
@@ -254,7 +242,6 @@ def _saves(by_kind: dict[str, list[Event]]) -> Iterable[ProbedSave]:
         failed = {"failed": True} if one.get("failed") else {}
         _set(found, one, finished_ns=one["at_ns"], **failed)
     for one in by_kind["part_end"]:
-        _set(found, one, part_ns=(parts.get(one["save"], one["end_ns"]), one["end_ns"]))
         if one["save"] in found and not found[one["save"]].bytes:
             _set(found, one, bytes=one["bytes"])
     for one in by_kind["clean"]:

@@ -133,7 +133,7 @@ class Strategy(ABC):
     """The strategy of one rank."""
 
     def __init__(self, context: StrategyContext) -> None:
-        """Called once a run, before the framework is built."""
+        """Called once a manager, before the framework is built."""
         self._training_state = context.training_state
         self._world = context.world
         self._format = context.format

@@ -100,7 +100,7 @@ class NativeCopy:
         self._sources = list(sources)
 
 
-def is_native() -> bool:
+def has_c_copy() -> bool:
     """Whether the library is there. The log says so once if it is not."""
     return _library() is not None
 

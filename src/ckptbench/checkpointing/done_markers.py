@@ -1,7 +1,7 @@
 """Done markers, by which ranks report to the rank that commits that their shards of a version are written.
 
-They are files in the staging folder, because a save in the background must not use the collectives of training. They
-are removed before the version is committed.
+They are files in the staging folder, because a save in the background must not use the collectives of training. Each lists
+the files of its rank, so blocking saves have them too. They are removed before the version is committed.
 """
 
 from __future__ import annotations

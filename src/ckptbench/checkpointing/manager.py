@@ -7,7 +7,8 @@ The files of a blocking strategy are written when its `save` returns. Then the t
 commits, and the ranks wait for one another in the recovery's barrier (by default the framework's). A commit
 renames the folder, in which files and manifest are synced. The saves of any other strategy end in the
 background, in a second thread. There the rank that commits waits for the other ranks' done markers in the staging folder,
-because only the training thread may use collectives.
+because only the training thread may use collectives. In a blocking save it reads their lists of files from the same markers,
+when a barrier has said that all are there.
 
 Old versions are removed behind training, after the commit of every strategy's save. The next save waits for it.
 
@@ -98,7 +99,7 @@ class CheckpointManager:
         levels: Levels,
         recorder: Recorder,
         on_stage: Callable[[str], None],
-        begin: Callable[[Position], None] = lambda position: None,
+        on_begin: Callable[[Position], None] = lambda position: None,
         barrier: Callable[[], None],
         gather: Callable[[str, Any], Sequence[Any]] = _alone,
         attempt: int = 1,
@@ -109,7 +110,7 @@ class CheckpointManager:
         `identity` and `attempt`: each version records them, to say which training it is of.
         `levels`: has a store for every level that the spec writes to.
         `on_stage`: called at each stage, later if the save is in the background.
-        `begin`: called at the start of a save, after the last one is finished.
+        `on_begin`: called at the start of a save, after the last one is finished. Both tell the failure injector.
         `barrier`: returns when every rank has called it.
         `gather`: exchanges values with all ranks, as `Link.gather` does.
         `interval_steps`: a checkpoint is due every so many steps of the run (0: never); the levels take turns at those.
@@ -130,7 +131,7 @@ class CheckpointManager:
         self._recorder = recorder
         self._footprints = Footprints(recorder)
         self._on_stage = on_stage
-        self._tell_begin = begin
+        self._on_begin = on_begin
         self._barrier = barrier
         self._gather = gather
         self._attempt = attempt
@@ -176,7 +177,7 @@ class CheckpointManager:
         Raises CheckpointError if this checkpoint or the one before cannot be written, whatever error the format's
         library raised. Raises LaunchError if another rank died during the save.
         """
-        self._wait("save")
+        self._wait_and_record("save")
         start_ns = clock()
         self._slots = self._slots_of(position.step, everywhere=everywhere)
         pending = self._pending = self._begin(position)
@@ -202,7 +203,7 @@ class CheckpointManager:
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
-        self._wait("end")
+        self._wait_and_record("end")
 
     def versions(self) -> Iterator[tuple[str, Version]]:
         """Every version that is still there, with its level: the nearest level first, and there the oldest version.
@@ -249,7 +250,7 @@ class CheckpointManager:
     def _begin(self, position: Position) -> PendingSave:
         """Begin the save. For a blocking strategy also finish it."""
         with self._recording_failure(position):
-            self._tell_begin(position)
+            self._on_begin(position)
             pending = PendingSave.begin(position, self._strategy.save(position, self._slots))
             if self.hook is None:
                 pending.shard.captured.result()
@@ -371,13 +372,13 @@ class CheckpointManager:
         for each in durable:
             self._recorder.write(each)
 
-    def _wait(self, why: Literal["save", "end"]) -> None:
+    def _wait_and_record(self, why: Literal["save", "end"]) -> None:
         pending = self._pending
         if pending is None:
             return
         saved, removed = pending.finished.done(), pending.removed.done()
         start_ns = clock()
-        self._raise_failure(pending)
+        self._await_end(pending)
         if why == "save" and self._local_spread:
             # Else this node could commit the next version, and the one after, while another has not committed this one.
             self._wait_for_ranks(
@@ -389,7 +390,7 @@ class CheckpointManager:
         elif not removed:
             self._hold(pending, "removal" if why == "save" else why, start_ns)
 
-    def _raise_failure(self, pending: PendingSave) -> None:
+    def _await_end(self, pending: PendingSave) -> None:
         """Wait until the save and the removal after it are finished, and raise the error of the save if it has failed."""
         pending.finished.result()
         pending.removed.result()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ckptbench.checkpointing.checksum import Checksum
 from ckptbench.checkpointing.contract import TrainingState
-from ckptbench.checkpointing.copying import NativeCopy, is_native, kept_memory
+from ckptbench.checkpointing.copying import NativeCopy, has_c_copy, kept_memory
 from ckptbench.checkpointing.pieces import Layout, Piece, header_of
 from ckptbench.checkpointing.state_files import (
     bytes_of,
@@ -73,7 +73,7 @@ class StagingBuffer:
     @property
     def copies_in_place(self) -> bool:
         """Whether the threads that train copy faster than a thread beside them would: natively, from memory of the host."""
-        return is_native() and all(map(_is_at_hand, self._handles))
+        return has_c_copy() and all(map(_is_at_hand, self._handles))
 
     def _look_up(self, handles: Mapping[str, TensorHandle]) -> Sequence[NDArray[np.uint8] | None]:
         """Where the native copy finds each piece. None: no memory has it in the order of the file.
@@ -156,7 +156,7 @@ class _FileBuffer:
         edges = itertools.pairwise([0, *itertools.accumulate(lengths)])
         start, *self._places = [memory[first:end] for first, end in edges]
         start[:] = self._header
-        self._native = NativeCopy(memory, lengths) if is_native() else None
+        self._native = NativeCopy(memory, lengths) if has_c_copy() else None
         self._checksum: str | None = None
         """None: it is not known yet."""
 

@@ -198,8 +198,10 @@ class Durable:
     step: Step
     level: str
     synced_ns: Annotated[int, "ns, when the files of all ranks were on stable storage"]
-    checked_ns: Annotated[int, "ns, when their checksums were known"]
-    committed_ns: Annotated[int, "ns, when the manifest was on stable storage"]
+    checked_ns: Annotated[
+        int, "ns, when their checksums were known and the manifest was on stable storage"
+    ]
+    committed_ns: Annotated[int, "ns, when the renamed folder was on stable storage"]
     files: Annotated[
         list[File],
         "those of all ranks; on several nodes those of the node, and its copies",

@@ -110,13 +110,13 @@ class Trainer:
                 levels.begin_local(self._version.position.step if self._version else 0)
             else:
                 levels.make()  # a restart may find them lost
-        self._checkpointer = self._open_strategy()
-        framework.before_update = self._checkpointer.hook
+        self._manager = self._open_manager()
+        framework.before_update = self._manager.hook
         self._reached = BEGINNING
         self._unrecorded: tuple[int, int, int] | None = None
         """The epoch that is not recorded yet: its number, when this rank began it, and this rank's first step in it."""
 
-    def _open_strategy(self) -> CheckpointManager:
+    def _open_manager(self) -> CheckpointManager:
         return CheckpointManager(
             self._plan.cell.strategy,
             training_state=self._framework,
@@ -126,7 +126,7 @@ class Trainer:
             levels=self._levels,
             recorder=self._recorder,
             on_stage=self._injector.at_stage,
-            begin=lambda position: self._injector.report_save(position.step),
+            on_begin=lambda position: self._injector.report_save(position.step),
             barrier=self._recovery.barrier,
             gather=self._link.gather,
             attempt=self._plan.attempt,
@@ -154,7 +154,7 @@ class Trainer:
                 self._plan.training.accumulation,
             )
         )
-        self._checkpointer.ready()
+        self._manager.ready()
         self._recorder.write(Phase(name="build", start_ns=started_ns, end_ns=clock()))
         # Of a rank that comes again the trace has it. Where ranks hold shards the others would have to gather.
         if not self._link.is_replacement:
@@ -175,7 +175,7 @@ class Trainer:
             rank=self._world.rank,
             exchange=self._plan.run_folder,
         )
-        self._recorder.write(timed_load(self._checkpointer, version, self._world.rank))
+        self._recorder.write(timed_load(self._manager, version, self._world.rank))
         ablation.apply()
         self._began = version.position.step
         if self._plan.cell.omit == "position":
@@ -211,15 +211,15 @@ class Trainer:
 
     def settle(self) -> None:
         """Wait until the strategy has written its last checkpoint. Raises CheckpointError or LaunchError as a save does."""
-        self._checkpointer.settle()
+        self._manager.settle()
 
     def close(self) -> None:
         """End the strategy. A proof first loads every version that is left: is it the state of its step?"""
         if self._plan.training.proof:
-            for level, version in self._checkpointer.versions():
-                self._checkpointer.load(version)
+            for level, version in self._manager.versions():
+                self._manager.load(version)
                 self._digester.see_version(version.position, level)
-        self._checkpointer.close(complete=True)
+        self._manager.close(complete=True)
         self._footprints.sample("closed", self._reached.step)
 
     def _go_on(self, regrouped: Regrouped) -> None:
@@ -235,7 +235,7 @@ class Trainer:
         self._enter(regrouped, step)
         ready_ns, taken = regrouped.ready_ns, regrouped.bytes
         if version is not None:
-            loaded = timed_load(self._checkpointer, version, self._world.rank)
+            loaded = timed_load(self._manager, version, self._world.rank)
             ready_ns, taken = loaded.end_ns, loaded.bytes or 0
         self._recorder.write(
             Regroup(
@@ -281,8 +281,11 @@ class Trainer:
         if self._world.rank == 0:
             self._levels.discard_partial()  # of a save that the loss has cut short
         self._recovery.barrier()
-        self._checkpointer = self._open_strategy()
-        self._checkpointer.ready()
+        self._manager = self._open_manager()
+        assert self._manager.hook is None, (
+            "survivors' frameworks are not built anew: see the registry's RECOVERIES"
+        )
+        self._manager.ready()
 
     def _after(self, step: int) -> Position:
         """The position after this step of the run. After the last one of an epoch, the epoch's evaluation is still to come."""
@@ -375,7 +378,7 @@ class Trainer:
         if position.step not in (self._began, self._saved):
             self._checkpoint(position, everywhere=True)
         self._recovery.finish()
-        self._checkpointer.close()
+        self._manager.close()
         self._recorder.write(Stop(step=position.step))
         raise Stopped(position.step)
 
@@ -386,8 +389,8 @@ class Trainer:
             self._record_progress(position)
             self._record_state(position)
             forget_peak()
-            self._checkpointer.sync_trace()
-        self._checkpointer.save(position, everywhere=everywhere)
+            self._manager.sync_trace()
+        self._manager.save(position, everywhere=everywhere)
         with self._pause(position):
             self._footprints.sample("saved", position.step)
 

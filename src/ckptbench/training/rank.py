@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ckptbench.checkpointing import preflight
-from ckptbench.checkpointing.copying import is_native
+from ckptbench.checkpointing.copying import has_c_copy
 from ckptbench.checkpointing.levels import local_folders
 from ckptbench.common.clock import Instant, boot_id, clock, day_ns
 from ckptbench.common.errors import CkptbenchError
@@ -178,7 +178,7 @@ def _versions() -> dict[str, str]:
     }
     return {
         **found,
-        "ckptbench's copy": "native" if is_native() else "numpy",
+        "ckptbench's copy": "native" if has_c_copy() else "numpy",
         TUNABLES: os.environ.get(TUNABLES, "not set"),
     }
 

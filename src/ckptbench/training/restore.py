@@ -22,11 +22,11 @@ def evict(version: Version, *, first_of_node: bool, barrier: Callable[[], None])
     return Phase(name="evict", start_ns=started_ns, end_ns=clock(), resident_bytes=left)
 
 
-def timed_load(strategy: CheckpointManager, version: Version, rank: int) -> Phase:
+def timed_load(manager: CheckpointManager, version: Version, rank: int) -> Phase:
     """Load the version into this rank."""
     fetched = page_cache.read_bytes()
     started_ns = clock()
-    strategy.load(version)
+    manager.load(version)
     ended_ns = clock()
     now = page_cache.read_bytes()
     return Phase(

@@ -99,7 +99,7 @@ class Rank:
 
 def ranks(folder: Path, run: str) -> list[Rank]:
     found = []
-    for _, events, _ in traces(folder):
+    for _, events in traces(folder):
         updates = [event for event in events if event["event"] == "updates"]
         if events[0].get("run") == run:
             named = [one["rank"] for one in [*updates, events[0]] if one.get("rank") is not None]

@@ -159,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _troubles(folder: Path) -> list[str]:
     """Errors of the check itself, in any of its runs."""
-    every = [events for run in sorted(folder.iterdir()) for _, events, _ in traces(run)]
+    every = [events for run in sorted(folder.iterdir()) for _, events in traces(run)]
     return [one["reason"] for events in every for one in events if one["event"] == "trouble"]
 
 

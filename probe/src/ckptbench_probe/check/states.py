@@ -82,7 +82,7 @@ def ranks(folder: Path) -> dict[int, Rank]:
 
 def _processes(folder: Path) -> Iterator[list[Event]]:
     """Of each that has updated, in the order of their begins, what it has written of its state."""
-    every = (events for _, events, _ in traces(folder))
+    every = (events for _, events in traces(folder))
     for events in sorted(every, key=lambda events: int(events[0]["unix_ns"])):
         states = [event for event in events if event["event"] in KINDS]
         if any(event["event"] == UPDATED for event in states):
@@ -181,7 +181,7 @@ def _made(rank: Rank, done: int) -> int:
 def paths(folder: Path) -> Iterable[str]:
     """Of all files whose content was noted, or is a state that was recorded otherwise, with the names that they were given later."""
     found: set[str] = set()
-    for _, events, _ in traces(folder):
+    for _, events in traces(folder):
         for event in events:
             if event["event"] == SAVED or event.get("kind") in STATES_KNOWN:
                 found.add(event["path"])

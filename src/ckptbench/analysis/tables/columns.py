@@ -109,8 +109,8 @@ HOLD_COLUMNS = (
 WRITING_COLUMNS = (
     Column("write_s", "number", "s", "until the framework's own write returned"),
     Column("sync_s", "number", "s", "from then until the files were on stable storage"),
-    Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known"),
-    Column("commit_s", "number", "s", "from then until the manifest was on stable storage"),
+    Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known and the manifest was on stable storage"),
+    Column("commit_s", "number", "s", "from then until the renamed folder was on stable storage"),
 )  # fmt: skip
 PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")
 STEADY = Column(
