@@ -138,7 +138,12 @@ def table(choices: Sequence[Choice]) -> str:
     rows = list(_cells(choices))
     below = ""
     if SHORTEST_NAME + _width(rows) > WIDTH:
-        below = f"Fine: {', '.join(f'{_fine(each)} ({each.name})' for each in choices if is_conclusive(each))}."
+        told = [
+            f"{_fine(each)} ({each.name})"
+            for each in choices
+            if each.fine_steps and is_conclusive(each)
+        ]
+        below = f"Fine: {', '.join(told) or 'none'}."
         rows = [(*row[:-1], "") for row in rows]
     longest = min(LONGEST_NAME, WIDTH - _width(rows))
     return _laid_out(rows, longest) + (paragraph(below) if below else "")
@@ -174,7 +179,7 @@ def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
         saves = _saves(choice)
         yield (
             "now" if choice is now else choice.name,
-            _interval(choice),
+            NONE_HELPS if helps_nothing(choice) and choice is not now else _interval(choice),
             f" loses {_shown(choice.loses, PERCENT)}",
             f" saves {saves}{unit}" if saves else "",
             f" (fine: {_fine(choice)})" if choice.fine_steps and is_conclusive(choice) else "",
@@ -210,8 +215,6 @@ def _saves(choice: Choice) -> str:
 
 
 def _interval(choice: Choice) -> str:
-    if helps_nothing(choice) and choice.fine_steps is not None:
-        return NONE_HELPS
     return _shown(choice.interval_s, unit_of_time(choice.interval_s.value), CANNOT)
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.cli.case import Choice
+from ckptbench.cli.case import Choice, fine_steps
 from ckptbench.cli.options import MISSING, Options
 from ckptbench.cli.printed import Answer, is_conclusive
 from ckptbench.common.errors import ConfigError
@@ -170,7 +170,7 @@ def _choice(row: Mapping[str, Any]) -> Choice:
         steps=Quantity.of(row, "best_steps"),
         interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
         loses=Quantity.of(row, "goodput").rest,
-        fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
+        fine_steps=fine_steps(row["fine_from_steps"], row["fine_to_steps"]),
         saves_gpu_hours=row["saved_gpu_hours"],
         now=now,
     )

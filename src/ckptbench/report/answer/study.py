@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
@@ -52,11 +53,13 @@ NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level 
 FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
-LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best."
+LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost, restarts aside, and at most one point."
 BEST_LEGEND = " +: shown to lose the least."
 """Where a row has the mark."""
 BEST = " +"
 """Behind a setup that is shown to be better than all others of its system."""
+NONE_FINE = "none"
+"""Where even the best interval loses more than half."""
 PROJECTED = "*"
 """Behind a number of GPUs beyond those that were measured."""
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
@@ -184,10 +187,11 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     stops = _told(Quantity.of(row, "stall_s"), SECONDS)
     every = Quantity.of(row, "best_minutes")
     if row["goodput"] < LEAST_USEFUL:
-        return (NONE_HELPS, loses, UNTOLD, now, plain(0.0), stops)
+        return (NONE_HELPS, loses, NONE_FINE, now, plain(0.0), stops)
     if not every.is_conclusive:
         return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
-    fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
+    from_minutes, to_minutes = row["fine_from_minutes"], row["fine_to_minutes"]
+    fine = NONE_FINE if math.isnan(from_minutes) else span(from_minutes, to_minutes, PLAIN)
     # As much as the losses that it is the difference of.
     saved = UNTOLD if UNTOLD in (loses, loses_now) else plain(max(0.0, row["saved_gpu_hours"]))
     return (every.shown(PLAIN), loses, fine, now, saved, stops)

@@ -21,7 +21,7 @@ async function makeChart() {
 }
 
 function showChart({ now, strategies }) {
-  const reached = [...(now ? [now.seconds] : []), ...strategies.flatMap(({ estimate, fine: { from, to } }) => [from * estimate.stepS / BEYOND, to * estimate.stepS * BEYOND])];
+  const reached = [...(now ? [now.seconds] : []), ...strategies.flatMap(({ estimate, steps, fine: { from, to } }) => [(from || steps.value) * estimate.stepS / BEYOND, (to || steps.value) * estimate.stepS * BEYOND])];
   const shortest = Math.max(Math.min(...reached), Math.min(...strategies.map(({ estimate }) => estimate.stepS)));
   const longest = Math.max(...reached, shortest * BEYOND);
   const lowest = Math.min(...strategies.map(({ lost }) => lost.value));

@@ -192,7 +192,7 @@ function showAnswer(numbers) {
     data(seconds, told(seconds, unitOfTime(seconds.value))),
     data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
     data(least, lost(least)),
-    span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)),
+    from ? span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)) : "none",
     saved ? data(saved, amount(saved)) : "",
   ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === lowest ? "lowest" : "" }]);
   const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
