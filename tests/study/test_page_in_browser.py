@@ -108,7 +108,9 @@ def test_the_best_and_the_fine_steps_are_those_of_python(browser: Browser) -> No
     np.testing.assert_allclose(at_its_steps, found.goodput, rtol=1e-12)
     assert shown[0, 1] == found.steps[0] > 1
     assert (shown[:, 1] == found.steps).mean() > 0.95  # the others are as good
-    assert 0.01 < np.isnan(found.fine_from_steps).mean() < 0.9  # where more than half is lost: 0 below
+    assert (
+        0.01 < np.isnan(found.fine_from_steps).mean() < 0.9
+    )  # where more than half is lost: 0 below
     for column, ends in (
         (3, np.nan_to_num(found.fine_from_steps)),
         (4, np.nan_to_num(found.fine_to_steps)),
@@ -488,3 +490,22 @@ def luminance(color: str) -> float:
     channels = [int(each) / 255 for each in color.removeprefix("rgb(").removesuffix(")").split(",")]
     linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]  # fmt: skip
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+def test_a_training_shorter_than_the_interval_needs_no_save(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The page of its log says so too."""
+    log = tmp_path / "train.log"
+    lines = [f"[2026-08-01 08:{step // 60:02}:{step % 60:02}.0] iteration {step}/ 4000 | elapsed time per iteration (ms): 1000.0 |" for step in range(1, 900)]  # fmt: skip
+    log.write_text("\n".join(lines), encoding="utf-8")
+    page = tmp_path / "page.html"
+    options = ["--training-log", str(log), "--gpus", "8", "--gpu-mtbf", "500000h", "--restart", "5min", "--blocking", "20s", "--now", "500 steps"]  # fmt: skip
+    assert run(["decide", *options, "--html", str(page)]) == 0
+    browser.open(page)
+    said = browser.element("sentence").text
+    assert "no save is needed against failures" in said
+    assert "the training, 4,000 steps. Save at the end, before the time limit." in said
+    assert browser.element("save-steps").text == ""
+    enter(browser, "mtbf", "1h")
+    assert browser.element("save-steps").text.startswith("save_steps=")

@@ -640,3 +640,46 @@ def test_a_fork_of_megatron_prints_names_and_values(tmp_path: Path) -> None:
     assert found.step is not None
     assert found.stall is not None
     assert (found.step.value, found.stall.value) == pytest.approx((20.7, 412.3), rel=0.005)
+
+
+NOT_NEEDED = "No save is needed against failures: the best interval, "
+SAVE_AT_THE_END = "Save at the end, before the time limit."
+
+
+@pytest.mark.parametrize("program", [megatron, bars])
+def test_a_training_shorter_than_the_interval_needs_no_save_against_failures(
+    program: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its log says how many steps there are to be. It is not told to save every 37,257 of its 4,000 steps."""
+    log = str(written(tmp_path, program(Made(step_s=1.2, steps=4000, interval=500, gpus=8))))
+    case = ["--training-log", log, "--gpus", "8", "--gpu-mtbf", "50000h", "--restart", "5min"]
+    told = json.loads(said([*case, "--json"], capsys))
+    steps = told["strategies"][0]["steps"]
+    assert steps > told["training_steps"] == 4000
+    sentence = f"{NOT_NEEDED}{steps:,} steps, is not shorter than the training, 4,000 steps. {SAVE_AT_THE_END}"  # fmt: skip
+    assert told["remarks"][0] == sentence
+    text = " ".join(said(case, capsys).split())
+    assert sentence in text
+    assert "Save every" not in text
+    settings = said([*case, "--save-steps"], capsys)
+    assert SAVE_AT_THE_END in settings
+    assert "save_steps=" not in settings
+    often = json.loads(said([*case[:4], "--mtbf", "1h", *case[6:], "--json"], capsys))
+    assert often["strategies"][0]["steps"] < 4000
+    assert often["remarks"][0].startswith("Save every ")
+
+
+def test_how_long_a_training_is_comes_from_its_log(tmp_path: Path) -> None:
+    """And from no bar of one epoch."""
+
+    def bar(name: str, steps: int, total: int) -> str:
+        return "".join(f"\r{name}{step}%|## | {step}/{total} [00:{step:02}<00:40, 1.00s/it, loss=2.1]" for step in range(1, steps + 1))  # fmt: skip
+
+    titan = torchtitan(Made())
+    assert facts(tmp_path, titan).planned is None
+    total = "Trainer is initialized with sequence length 8192, total steps 10000 (warmup 200)"
+    assert facts(tmp_path, [total, *titan]).planned == 10_000
+    assert facts(tmp_path, megatron(Made(steps=3000))).planned == 3000
+    assert facts(tmp_path, bar("", 30, 40)).planned == 40
+    assert facts(tmp_path, bar("Epoch 1: ", 30, 40)).planned is None
+    assert facts(tmp_path, bar("", 40, 40) + bar("", 10, 40)).planned is None

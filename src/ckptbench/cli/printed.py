@@ -14,6 +14,7 @@ from rich.table import Table
 from ckptbench.cli.case import Choice, answer
 from ckptbench.cli.options import Options
 from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import (
     PERCENT,
     Quantity,
@@ -43,6 +44,17 @@ def helps_nothing(choice: Choice) -> bool:
     return choice.loses.value > 1 - LEAST_USEFUL
 
 
+def not_needed(choice: Choice, training_steps: int | None) -> str:
+    """A sentence, where the whole training is not longer than the best interval. Else empty."""
+    steps = round(choice.steps.value) if is_conclusive(choice) else 0
+    if training_steps is None or steps < training_steps:
+        return ""
+    return (
+        f"No save is needed against failures: the best interval, {counted(steps, 'step')}, is not shorter than the training,"
+        f" {counted(training_steps, 'step')}. Save at the end, before the time limit."
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer."""
@@ -53,20 +65,29 @@ class Answer:
     choices: tuple[Choice, ...]
     """In the order of the text."""
     remarks: tuple[str, ...]
+    training_steps: int | None = None
+    """Of the whole training, where its log says it."""
 
     def save_steps(self) -> str:
         """Settings to copy, for each strategy."""
-        return "".join(f"{line}\n" for choice in self.choices for line in _settings(choice))
+        return "".join(f"{line}\n" for choice in self.choices for line in self._settings(choice))
 
     def json(self) -> str:
         """Text. docs/decision.md says what its keys mean."""
         content = {
             "gpus": self.gpus,
             "failures_per_s": self.failures_per_s,
+            "training_steps": self.training_steps,
             "strategies": [_content(each) for each in self.choices],
             "remarks": list(self.remarks),
         }
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+    def _settings(self, choice: Choice) -> Iterator[str]:
+        if sentence := not_needed(choice, self.training_steps):
+            yield f"{choice.name}: {sentence[0].lower()}{sentence[1:]}"
+        else:
+            yield from _settings(choice)
 
 
 def _settings(choice: Choice) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.cli.case import Choice, fine_steps
 from ckptbench.cli.options import MISSING, Options
-from ckptbench.cli.printed import Answer, is_conclusive
+from ckptbench.cli.printed import Answer, is_conclusive, not_needed
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -52,7 +52,7 @@ def answer_from_tables(options: Options) -> Answer:
     tables = decided(costs, rate, gpus)
     choices = tuple(map(_choice, records(shown(tables))))
     of_study = screen(tables)
-    notes = (setting(choices), *costs.notes) if costs.notes else ()
+    notes = (setting(choices, costs.training_steps), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
@@ -65,6 +65,7 @@ def answer_from_tables(options: Options) -> Answer:
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
         choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks),
+        training_steps=costs.training_steps,
     )
 
 
@@ -76,7 +77,8 @@ def page_of_tables(options: Options) -> str:
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     others = [each for each in read_rates(published()) if each.name != rate.name]
-    return page(costs.table, [rate, *others], usual(rate=rate.name, gpus=[gpus]))
+    choices = usual(rate=rate.name, gpus=[gpus])
+    return page(costs.table, [rate, *others], choices, costs.training_steps)
 
 
 def costs_of(options: Options) -> Costs:
@@ -109,6 +111,8 @@ class Costs:
     others: Mapping[str, pd.DataFrame]
     notes: tuple[str, ...] = ()
     """Sentences on where they are from, for the top of the screen."""
+    training_steps: int | None = None
+    """Of the whole training, where its log says it."""
 
     @classmethod
     def of(cls, study: Path | None, file: Path | None) -> Self:
@@ -204,7 +208,7 @@ def costs_of_log(options: Options) -> Costs:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
     table = costs_table(given, f"costs of the log {title}, not measured here")
-    return Costs(table, {}, (read, *_taken(facts, options)))
+    return Costs(table, {}, (read, *_taken(facts, options)), facts.planned)
 
 
 def _missing(facts: Facts, options: Options) -> Iterator[str]:
@@ -287,9 +291,11 @@ def _shown(known: Estimate) -> str:
     return duration(known.value, *known.interval)
 
 
-def setting(choices: tuple[Choice, ...]) -> str:
+def setting(choices: tuple[Choice, ...], training_steps: int | None) -> str:
     """The sentence to copy from. Empty where no interval can be recommended."""
     best = choices[0]
+    if sentence := not_needed(best, training_steps):
+        return sentence
     if not is_conclusive(best):
         return ""
     steps = round(best.steps.value)

@@ -53,6 +53,8 @@ class Facts:
     interval: int | None
     """Steps from save to save."""
     gpus: int | None
+    planned: int | None
+    """Steps of the whole training."""
 
 
 def facts_of(log: Log) -> Facts:
@@ -77,6 +79,7 @@ def facts_of(log: Log) -> Facts:
         background=background,
         interval=_interval(saves) or log.interval,
         gpus=next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None),
+        planned=log.planned,
     )  # fmt: skip
 
 

@@ -133,11 +133,15 @@ const whole = (steps) => steps.toLocaleString("en-US");
 /** Whether anything much gets done at the best interval. */
 const isUseful = ({ lost: { value } }) => 1 - value >= start.least_useful;
 
+/** Whether the training of the log is not longer than the best interval. */
+const outlasts = ({ steps }) => origin.how !== "" && start.training_steps !== null && steps.value >= start.training_steps;
+
 function sentence({ now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to }, saved } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   const unit = unitOfTime(seconds.value);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
+  if (outlasts(lowest)) return `With ${name}, no save is needed against failures: the best interval, ${counted(steps.value, "step")}, is not shorter than the training, ${counted(start.training_steps, "step")}. Save at the end, before the time limit.`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
   if (now === null) return begin;
   if (lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
@@ -183,7 +187,7 @@ function showAnswer(numbers) {
   byId("known").textContent = words_;
   byId("sentence").textContent = sentence(answered, lowest);
   const helps = isUseful(lowest);
-  byId("save-steps").textContent = helps && tells(lowest.steps) ? `save_steps=${lowest.steps.value}` : "";
+  byId("save-steps").textContent = helps && tells(lowest.steps) && !outlasts(lowest) ? `save_steps=${lowest.steps.value}` : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";

@@ -136,7 +136,10 @@ def in_a_field(seconds: float) -> str:
 
 
 def payload(
-    costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: DecisionSection
+    costs: pd.DataFrame | None,
+    rates: Sequence[FailureRate],
+    choices: DecisionSection,
+    training_steps: int | None = None,
 ) -> Row:
     """The page starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     example = {"title": "an example", "how": "", "pairs": EXAMPLE, "strategies": []}
@@ -144,6 +147,7 @@ def payload(
     return {
         "cases": [*measured, example],
         "rates": [_rate(rate) for rate in rates],
+        "training_steps": training_steps,
         "survivable": sampling.SURVIVABLE,
         "replacement_s": sampling.REPLACEMENT_S,
         "gpus_per_node": choices.gpus_per_node,
