@@ -230,6 +230,11 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
         ["async", "9.1 min", "219", "2.2 %", "4.7 - 18 min", "398"],
     ]
     assert browser.element("save-steps").text == "save_steps=219"
+    enter_cost(browser, 1, "then", "5h")
+    assert [row[5] for row in strategies(browser)[1:]][1]["value"] == pytest.approx(-2069, abs=0.5)
+    shown = "return document.querySelector('#strategies-compared tbody tr:last-child td:last-child').textContent"
+    assert browser.run(shown) == "costs 2,069 more"
+    enter_cost(browser, 1, "then", "90s")
     enter(browser, "now", "")
     blocking, later = strategies(browser)
     assert (blocking[2]["value"], later[2]["value"], blocking[5]) == (968, 219, "")
@@ -500,9 +505,10 @@ def test_a_training_shorter_than_the_interval_needs_no_save(
     lines = [f"[2026-08-01 08:{step // 60:02}:{step % 60:02}.0] iteration {step}/ 4000 | elapsed time per iteration (ms): 1000.0 |" for step in range(1, 900)]  # fmt: skip
     log.write_text("\n".join(lines), encoding="utf-8")
     page = tmp_path / "page.html"
-    options = ["--training-log", str(log), "--gpus", "8", "--gpu-mtbf", "500000h", "--restart", "5min", "--blocking", "20s", "--now", "500 steps"]  # fmt: skip
+    options = ["--training-log", str(log), "--gpus", "8", "--async", "1s+9s", "--gpu-mtbf", "500000h", "--restart", "5min", "--blocking", "20s", "--now", "500 steps"]  # fmt: skip
     assert run(["decide", *options, "--html", str(page)]) == 0
     browser.open(page)
+    assert strategies(browser)[0][0] == "now: blocking"  # which stands first in the options
     said = browser.element("sentence").text
     assert "no save is needed against failures" in said
     assert "the training, 4,000 steps. Save at the end, before the time limit." in said

@@ -375,3 +375,15 @@ def test_restarts_make_no_other_interval_fine(capsys: pytest.CaptureFixture[str]
     (told,) = json.loads(said([*of("15h", "14h"), "--json"], capsys))["strategies"]
     assert told["loses"] > 0.5
     assert (told["fine_from_steps"], told["fine_to_steps"]) == (None, None)
+
+
+def test_what_a_worse_strategy_costs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not that it saves 0."""
+    later = [*CASE, "--blocking", "60s", "--async", "3s+5h", "--now", "2h"]
+    text = said(later, capsys)
+    assert re.search(r"^async .* loses 42 % +costs 2,069 more  ", text, re.MULTILINE)
+    assert "saves 0" not in text
+    _, worse = json.loads(said([*later, "--json"], capsys))["strategies"]
+    assert round(worse["saves_gpu_hours_a_day"]) == -2069
+    best = ["--blocking", "60s", "--now", "968 steps"]
+    assert "saves 0 GPU-hours a day" in said([*CASE, *best], capsys)

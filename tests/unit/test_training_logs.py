@@ -441,6 +441,7 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     for key in ("steps", "loses"):
         assert of_log["strategies"][0][key] == pytest.approx(of_options["strategies"][0][key])
     assert of_log["strategies"][0]["now"]["steps"] == 3600
+    own[own.index("--async") : own.index("--async") + 2] = ["--blocking", "60s"]
     text = said(["--training-log", log, "--rate", "llama3", *own], capsys)
     assert "All numbers are those of the options." in text
     assert "A log does not tell" not in text
@@ -683,3 +684,44 @@ def test_how_long_a_training_is_comes_from_its_log(tmp_path: Path) -> None:
     assert facts(tmp_path, bar("", 30, 40)).planned == 40
     assert facts(tmp_path, bar("Epoch 1: ", 30, 40)).planned is None
     assert facts(tmp_path, bar("", 40, 40) + bar("", 10, 40)).planned is None
+
+
+def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both against what is lost today: by the log's own saves at its interval."""
+    log = str(written(tmp_path, torchtitan(Made(noise=0.0), "0.2")))
+    case = ["--mtbf", "14h", "--restart", "8min"]
+    given = ["--training-log", log, *case, "--async", "3s+90s"]
+    told = {each["name"]: each for each in json.loads(said([*given, "--json"], capsys))["strategies"]}  # fmt: skip
+    options = ["--gpus", "64", "--step", "2.5s", "--blocking", "60s", "--async", "3s+90s", "--now", "200 steps"]  # fmt: skip
+    alone = {each["name"]: each for each in json.loads(said([*case, *options, "--json"], capsys))["strategies"]}  # fmt: skip
+    assert told.keys() == {"save of the log", "async"}
+    for name, other in (("save of the log", "blocking"), ("async", "async")):
+        for key in ("steps", "loses", "saves_gpu_hours_a_day"):
+            assert told[name][key] == pytest.approx(alone[other][key], rel=0.01)
+        assert told[name]["now"]["name"] == "save of the log"
+        assert told[name]["now"]["loses"] == pytest.approx(alone[other]["now"]["loses"], rel=0.01)
+    text = " ".join(said(given, capsys).split())
+    assert "Today, and what is saved against it: every 200 steps with save of the log." in text
+    assert "give --async" not in text
+    assert "If the saves of the log are asynchronous, " in text  # as that version does not say it
+
+
+def test_losses_are_at_least_these_where_asynchronous_saves_have_no_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torchtitan's Staging lines say that a save is asynchronous. With the end as an option all is known."""
+    lines = torchtitan(Made(stall_s=3.0, finished_s=90.0))
+    log = str(written(tmp_path, [line for line in lines if "background process" not in line]))
+    case = ["--training-log", log, "--mtbf", "14h", "--restart", "8min"]
+    text = " ".join(said(case, capsys).split())
+    assert text.count("at least ") >= 2
+    assert "or losses are at least these." in text
+    assert "If saves are" not in text
+    (told,) = json.loads(said([*case, "--json"], capsys))["strategies"]
+    assert told["at_least"] is told["now"]["at_least"] is True
+    (known,) = json.loads(said([*case, "--async", "3s+90s", "--json"], capsys))["strategies"]
+    assert known["at_least"] is known["now"]["at_least"] is False
+    assert known["loses"] > told["loses"]
+    assert "at least" not in said([*case, "--async", "3s+90s"], capsys)

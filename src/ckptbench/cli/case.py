@@ -93,6 +93,8 @@ class Choice:
     """In useful time."""
     loses: Quantity
     """The part of the time that is not useful."""
+    is_least: bool = False
+    """Whether more is lost, as a log does not tell when its asynchronous saves are finished."""
     fine_steps: tuple[int, int] | None = None
     """The shortest and the longest interval that are fine. None for the interval in use, and where the best one loses more than half."""
     saves_gpu_hours: float | None = None

@@ -20,7 +20,7 @@ from ckptbench.report.answer.quantities import (
     Quantity,
     Unit,
     duration,
-    plain,
+    saved,
     span,
     unit_of_time,
 )
@@ -125,6 +125,7 @@ def _at(choice: Choice) -> dict[str, Any]:
         },
         **_known("interval_s", choice.interval_s),
         **_known("loses", choice.loses),
+        "at_least": choice.is_least,
     }
 
 
@@ -202,7 +203,7 @@ def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
             "now" if choice is now else choice.name,
             NONE_HELPS if helps_nothing(choice) and choice is not now else _interval(choice),
             f" loses {_shown(choice.loses, PERCENT)}",
-            f" saves {saves}{unit}" if saves else "",
+            f" {saves}{unit}" if saves else "",
             f" (fine: {_fine(choice)})" if choice.fine_steps and is_conclusive(choice) else "",
         )
         unit = "" if saves else unit
@@ -227,12 +228,13 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
 
 
 def _saves(choice: Choice) -> str:
-    """GPU-hours a day. Empty where there is nothing to compare with."""
+    """`saves 182`, or `costs 182 more`: GPU-hours a day. Empty where there is nothing to compare with."""
     if choice.now is None or choice.saves_gpu_hours is None or not is_conclusive(choice):
         return ""
     if not (choice.loses.is_conclusive and choice.now.loses.is_conclusive):
-        return UNTOLD
-    return plain(max(0.0, choice.saves_gpu_hours))
+        return f"saves {UNTOLD}"
+    saves = saved(choice.saves_gpu_hours)
+    return f"costs {saves[1:]} more" if saves.startswith("-") else f"saves {saves}"
 
 
 def _interval(choice: Choice) -> str:

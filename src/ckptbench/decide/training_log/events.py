@@ -48,6 +48,8 @@ class Log:
     """How far times may be off."""
     interval: int | None = None
     """Steps between saves, where the log itself says it."""
+    is_async: bool = False
+    """Whether it says for sure that saves go on beside the training."""
     planned: int | None = None
     """Steps of the whole training, where the log says it."""
     step_s: float | None = None
@@ -104,7 +106,9 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
             bar = bar_name(line, match.start()) if total else ""
             yield Event("step", step + log.form.from_zero, at_s, took_s, total, False, bar, "loss" in told)  # fmt: skip
         if saves:
-            yield Event("save", step, at_s, _duration("save", told), 0, "background" in told)
+            log.is_async = log.is_async or "background" in told
+            may_go_on = "background" in told or "perhaps" in told
+            yield Event("save", step, at_s, _duration("save", told), 0, may_go_on)
 
 
 def _duration(name: str, told: dict[str, str]) -> float | None:

@@ -68,7 +68,7 @@ TORCHTITAN = Form(
         ("total steps ", rf"total steps (?P<all>{COUNT})\b"),
         ("validate step:", r"(?P<pause>validate step:)"),
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
-        ("Finished ", rf"Finished (?:(?P<background>staging|saving .{{0,60}}staging)|saving)\b.{{0,90}}?\bin (?P<save_s>{NUMBER}) s"),
+        ("Finished ", rf"Finished (?:(?P<background>staging)|(?P<perhaps>saving .{{0,60}}staging)|saving)\b.{{0,90}}?\bin (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
         ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<gpus>[\d, ]{1,99})\]"),
         ("device mesh with", r"device mesh with parallelism: (?P<gpus>pp=[a-z_\d=, ]{1,99}?), ep="),
