@@ -234,6 +234,9 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
     assert [row[5] for row in strategies(browser)[1:]][1]["value"] == pytest.approx(-2069, abs=0.5)
     shown = "return document.querySelector('#strategies-compared tbody tr:last-child td:last-child').textContent"
     assert browser.run(shown) == "costs 2,069 more"
+    ends = browser.run("const { fine, estimate } = answer(numbersOf(asked, origin)).strategies[1]; return [fine.from * estimate.stepS, fine.to * estimate.stepS]")  # fmt: skip
+    thick = browser.run("return view.data('fine').filter(({ place }) => place === 1).map(({ seconds }) => seconds)")  # fmt: skip
+    assert (min(thick), max(thick)) == tuple(ends)  # narrow, but drawn
     enter_cost(browser, 1, "then", "90s")
     enter(browser, "now", "")
     blocking, later = strategies(browser)
