@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RATES = ROOT / "config" / "failures"
 CHOICES = DecisionSection(gpus=[1024, 16384, 131072])
 SHARED = {
+    "today": False,
     "framework": "pytorch", "model": "resnet50", "dataset": "digits", "batch_size": 32, "epochs": 3, "optimizer": "sgd", "precision": "fp32", "deterministic": False,
     "accelerator": "cpu", "measured_on": "cpu", "interval": "e1", "steps_per_epoch": 40, "bytes": 189e6, "copied": False, "growth": "",
     "source": "measured on 2026-11-23 on a small virtual machine",

@@ -41,8 +41,8 @@ def test_the_answer_stands_beside_the_interval_in_use(capsys: pytest.CaptureFixt
     lines = said(BOTH, capsys).splitlines()
     assert lines[:3] == [
         "now       120 min   loses 8.7 %",
-        "blocking   40 min   loses 5.7 %   saves 182 GPU-hours a day   (fine: 20 - 81 min)",
-        "async     9.1 min   loses 2.2 %   saves 398                   (fine: 3.8 - 22 min)",
+        "blocking   40 min   loses 5.7 %   saves 182 GPU-hours a day   (fine: 21 - 76 min)",
+        "async     9.1 min   loses 2.2 %   saves 398                   (fine: 4.7 - 18 min)",
     ]
     assert "The interval in use is taken to be of blocking." in lines
 
@@ -361,3 +361,29 @@ def ended(
         check=False,
         env={**os.environ, **environment},
     )
+
+
+def test_restarts_make_no_other_interval_fine(capsys: pytest.CaptureFixture[str]) -> None:
+    """They come at any interval; and where the best one loses more than half, none is fine."""
+
+    def of(restart: str, mtbf: str) -> list[str]:
+        return ["decide", "--gpus", "256", "--mtbf", mtbf, "--step", "2.5s", "--restart", restart, "--blocking", "60s"]  # fmt: skip
+
+    assert "(fine: 21 - 76 min)" in said(of("2h", "14h"), capsys)
+    assert "(fine: 11 - 31 min)" in said(of("30min", "3.1h"), capsys)
+    assert "fine" not in said(of("15h", "14h"), capsys)
+    (told,) = json.loads(said([*of("15h", "14h"), "--json"], capsys))["strategies"]
+    assert told["loses"] > 0.5
+    assert (told["fine_from_steps"], told["fine_to_steps"]) == (None, None)
+
+
+def test_what_a_worse_strategy_costs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not that it saves 0."""
+    later = [*CASE, "--blocking", "60s", "--async", "3s+5h", "--now", "2h"]
+    text = said(later, capsys)
+    assert re.search(r"^async .* loses 42 % +costs 2,069 more  ", text, re.MULTILINE)
+    assert "saves 0" not in text
+    _, worse = json.loads(said([*later, "--json"], capsys))["strategies"]
+    assert round(worse["saves_gpu_hours_a_day"]) == -2069
+    best = ["--blocking", "60s", "--now", "968 steps"]
+    assert "saves 0 GPU-hours a day" in said([*CASE, *best], capsys)

@@ -127,3 +127,27 @@ def test_options_are_checked_before_a_file_is_read(
 ) -> None:
     assert run(["decide", *options]) == WRONG_USE
     assert words in capsys.readouterr().err
+
+
+def test_what_is_saved_is_so_against_the_first_strategy_whatever_the_way_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options and a file that say the same have the same answer, also for a strategy that loses more."""
+    costs = tmp_path / "costs.yaml"
+    costs.write_text(
+        "title: mine\ngpus: 256\nstep_s: 2.5\nsteps_per_epoch: 8000\ninterval: 2880 steps\n"
+        "strategies:\n  - {name: one, stall_s: 60}\n  - {name: a later, stall_s: 3, durable_s: 18003}\n"
+        "recoveries:\n  - {name: restart, down_s: 480}\n",
+        encoding="utf-8",
+    )
+    of_file = strategies(["--costs", str(costs), "--mtbf", "14h"], capsys)
+    options = ["--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--blocking", "one=60s", "--async", "a later=3s+5h", "--restart", "8min", "--now", "2h"]  # fmt: skip
+    alone = strategies(options, capsys)
+    assert of_file.keys() == alone.keys()
+    for name, each in alone.items():
+        assert of_file[name]["saves_gpu_hours_a_day"] == pytest.approx(each["saves_gpu_hours_a_day"])  # fmt: skip
+        assert of_file[name]["now"]["name"] == "one"
+        assert of_file[name]["now"]["loses"] == pytest.approx(each["now"]["loses"])
+    text = said(["--costs", str(costs), "--mtbf", "14h"], capsys)
+    assert " -2,069 " in text
+    assert "Today, and what is saved against it: every 2,880 steps with one." in text

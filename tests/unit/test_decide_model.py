@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import lambertw
 
-from ckptbench.decide.formulas import daly_s, fine_goodput, saxena_s, young_s
+from ckptbench.decide.formulas import daly_s, saxena_s, young_s
 from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
 from tests.study.selection import FULL
 
 HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)
+FREE = Saving(stall_s=0.0, durable_s=0.0)
 RESTART = Recovering(down_s=300.0)
 RATES = np.array([1 / (100 * HOUR), 1 / HOUR, 1 / 600])
 
@@ -42,7 +43,10 @@ def brute_force(saving: Saving, recovering: Recovering, rate: float, step_s: flo
     """By trying all whole numbers of steps up to so many that the interval is far beyond the best one."""
     steps = np.arange(1.0, max(2.0, 12 / rate / step_s))
     useful = goodput(steps * step_s, saving, recovering, rate, global_tier)
-    fine = steps[useful >= fine_goodput(useful.max())]
+    # Free saves at all times leave the restarts alone.
+    second = global_tier and replace(global_tier, saving=FREE)
+    avoidable = goodput(1e-3, FREE, recovering, rate, second) - useful.max()
+    fine = steps[useful >= useful.max() - min(avoidable / 5, 0.01)]
     at = useful.argmax()
     return Best(steps=steps[at], interval_s=steps[at] * step_s, goodput=useful[at], fine_from_steps=fine[0], fine_to_steps=fine[-1])  # fmt: skip
 
@@ -81,9 +85,11 @@ def test_the_best_and_the_fine_steps_are_those_of_all_whole_numbers(seed: int) -
     assert found.goodput == pytest.approx(tried.goodput, rel=1e-13)
     assert found.goodput == goodput(found.interval_s, saving, recovering, rate, global_tier)
     assert found.steps == pytest.approx(tried.steps, rel=1e-4)
-    if fine_goodput(tried.goodput) > 0:  # else everything is fine
-        assert found.fine_from_steps == tried.fine_from_steps
-        assert found.fine_to_steps == tried.fine_to_steps
+    if tried.goodput < 0.5:
+        assert np.isnan([found.fine_from_steps, found.fine_to_steps]).all()
+    else:
+        assert found.fine_from_steps == pytest.approx(tried.fine_from_steps, rel=1e-4)
+        assert found.fine_to_steps == pytest.approx(tried.fine_to_steps, rel=1e-4)
 
 
 def test_the_best_step_is_not_the_one_nearest_to_where_a_save_begins_to_wait() -> None:
@@ -95,10 +101,32 @@ def test_the_best_step_is_not_the_one_nearest_to_where_a_save_begins_to_wait() -
     assert (found.steps, found.goodput, found.fine_from_steps) == (2, two, 2)
 
 
-def test_where_even_the_best_interval_loses_nearly_all_every_interval_is_fine() -> None:
-    found = best(BLOCKING, Recovering(down_s=3000.0), 1 / 512, step_s=1.0)
-    assert found.goodput < 1 / 6
-    assert (found.fine_from_steps, found.fine_to_steps) == (1, 25_600)
+def test_where_even_the_best_interval_loses_more_than_half_none_is_fine() -> None:
+    down = np.array([330.0, 370.0])  # of 512 s between failures
+    found = best(BLOCKING, Recovering(down_s=down), 1 / 1024, step_s=1.0)
+    lost_most = best(BLOCKING, Recovering(down_s=1000.0), 1 / 1024, step_s=1.0)
+    assert (found.goodput > 0.5).all()
+    assert np.isfinite([found.fine_from_steps, found.fine_to_steps]).all()
+    assert lost_most.goodput < 0.5
+    assert np.isnan([lost_most.fine_from_steps, lost_most.fine_to_steps]).all()
+
+
+@pytest.mark.parametrize(
+    ("down_s", "mtbf_s", "is_a_point"),
+    [(480.0, 14 * HOUR, False), (2 * HOUR, 14 * HOUR, False), (1800.0, 3.1 * HOUR, True)],
+)
+def test_fine_is_a_fifth_of_what_an_interval_can_avoid_and_at_most_a_point(
+    down_s: float, mtbf_s: float, is_a_point: bool
+) -> None:
+    """Not of the restarts, which come at any interval and take 1 - e^(-R / M) of the time."""
+    saving, recovering = Saving(stall_s=60.0, durable_s=60.0), Recovering(down_s=down_s)
+    found = best(saving, recovering, 1 / mtbf_s, step_s=2.5)
+    ends = np.array([found.fine_from_steps, found.fine_to_steps]) * 2.5
+    more = found.goodput - goodput(ends, saving, recovering, 1 / mtbf_s)
+    most = 0.01 if is_a_point else (np.exp(-down_s / mtbf_s) - found.goodput) / 5
+    assert most <= 0.01
+    assert more == pytest.approx([most, most], rel=0.02)
+    assert (more <= most).all()
 
 
 def test_where_no_failure_ends_training_the_longest_interval_is_the_best() -> None:
@@ -108,11 +136,12 @@ def test_where_no_failure_ends_training_the_longest_interval_is_the_best() -> No
 
 
 def test_slower_steps_are_a_part_of_what_is_lost() -> None:
-    plain = best(BLOCKING, RESTART, 1 / HOUR, step_s=1.0)
-    slow = best(BLOCKING, RESTART, 1 / HOUR, step_s=1.0, slower=1.25)
+    plain = best(BLOCKING, RESTART, RATES[0], step_s=1.0)
+    slow = best(BLOCKING, RESTART, RATES[0], step_s=1.0, slower=1.25)
     assert slow.steps == plain.steps
     assert slow.goodput == pytest.approx(plain.goodput / 1.25)
-    assert slow.fine_from_steps < plain.fine_from_steps
+    # No interval can avoid them.
+    assert (slow.fine_from_steps, slow.fine_to_steps) == (plain.fine_from_steps, plain.fine_to_steps)  # fmt: skip
 
 
 def test_the_fine_range_may_be_left_out() -> None:
@@ -296,7 +325,7 @@ def test_the_example_of_the_command() -> None:
         lost = round(100 * float(1 - found.goodput), 1)
         saved = round(256 * 24 * float(found.goodput - now))
         shown.append((int(found.steps), *minutes, lost, saved))
-    assert shown == [(968, 40.3, 20.0, 80.8, 5.7, 182), (219, 9.1, 3.8, 22.0, 2.2, 398)]
+    assert shown == [(968, 40.3, 21.2, 76.2, 5.7, 182), (219, 9.1, 4.7, 17.9, 2.2, 398)]
 
 
 def test_arrays_of_inputs_are_broadcast() -> None:

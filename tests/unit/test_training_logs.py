@@ -441,6 +441,7 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     for key in ("steps", "loses"):
         assert of_log["strategies"][0][key] == pytest.approx(of_options["strategies"][0][key])
     assert of_log["strategies"][0]["now"]["steps"] == 3600
+    own[own.index("--async") : own.index("--async") + 2] = ["--blocking", "60s"]
     text = said(["--training-log", log, "--rate", "llama3", *own], capsys)
     assert "All numbers are those of the options." in text
     assert "A log does not tell" not in text
@@ -640,3 +641,87 @@ def test_a_fork_of_megatron_prints_names_and_values(tmp_path: Path) -> None:
     assert found.step is not None
     assert found.stall is not None
     assert (found.step.value, found.stall.value) == pytest.approx((20.7, 412.3), rel=0.005)
+
+
+NOT_NEEDED = "No save is needed against failures: the best interval, "
+SAVE_AT_THE_END = "Save at the end, before the time limit."
+
+
+@pytest.mark.parametrize("program", [megatron, bars])
+def test_a_training_shorter_than_the_interval_needs_no_save_against_failures(
+    program: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its log says how many steps there are to be. It is not told to save every 37,257 of its 4,000 steps."""
+    log = str(written(tmp_path, program(Made(step_s=1.2, steps=4000, interval=500, gpus=8))))
+    case = ["--training-log", log, "--gpus", "8", "--gpu-mtbf", "50000h", "--restart", "5min"]
+    told = json.loads(said([*case, "--json"], capsys))
+    steps = told["strategies"][0]["steps"]
+    assert steps > told["training_steps"] == 4000
+    sentence = f"{NOT_NEEDED}{steps:,} steps, is not shorter than the training, 4,000 steps. {SAVE_AT_THE_END}"  # fmt: skip
+    assert told["remarks"][0] == sentence
+    text = " ".join(said(case, capsys).split())
+    assert sentence in text
+    assert "Save every" not in text
+    settings = said([*case, "--save-steps"], capsys)
+    assert SAVE_AT_THE_END in settings
+    assert "save_steps=" not in settings
+    often = json.loads(said([*case[:4], "--mtbf", "1h", *case[6:], "--json"], capsys))
+    assert often["strategies"][0]["steps"] < 4000
+    assert often["remarks"][0].startswith("Save every ")
+
+
+def test_how_long_a_training_is_comes_from_its_log(tmp_path: Path) -> None:
+    """And from no bar of one epoch."""
+
+    def bar(name: str, steps: int, total: int) -> str:
+        return "".join(f"\r{name}{step}%|## | {step}/{total} [00:{step:02}<00:40, 1.00s/it, loss=2.1]" for step in range(1, steps + 1))  # fmt: skip
+
+    titan = torchtitan(Made())
+    assert facts(tmp_path, titan).planned is None
+    total = "Trainer is initialized with sequence length 8192, total steps 10000 (warmup 200)"
+    assert facts(tmp_path, [total, *titan]).planned == 10_000
+    assert facts(tmp_path, megatron(Made(steps=3000))).planned == 3000
+    assert facts(tmp_path, bar("", 30, 40)).planned == 40
+    assert facts(tmp_path, bar("Epoch 1: ", 30, 40)).planned is None
+    assert facts(tmp_path, bar("", 40, 40) + bar("", 10, 40)).planned is None
+
+
+def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both against what is lost today: by the log's own saves at its interval."""
+    log = str(written(tmp_path, torchtitan(Made(noise=0.0), "0.2")))
+    case = ["--mtbf", "14h", "--restart", "8min"]
+    given = ["--training-log", log, *case, "--async", "3s+90s"]
+    told = {each["name"]: each for each in json.loads(said([*given, "--json"], capsys))["strategies"]}  # fmt: skip
+    options = ["--gpus", "64", "--step", "2.5s", "--blocking", "60s", "--async", "3s+90s", "--now", "200 steps"]  # fmt: skip
+    alone = {each["name"]: each for each in json.loads(said([*case, *options, "--json"], capsys))["strategies"]}  # fmt: skip
+    assert told.keys() == {"save of the log", "async"}
+    for name, other in (("save of the log", "blocking"), ("async", "async")):
+        for key in ("steps", "loses", "saves_gpu_hours_a_day"):
+            assert told[name][key] == pytest.approx(alone[other][key], rel=0.01)
+        assert told[name]["now"]["name"] == "save of the log"
+        assert told[name]["now"]["loses"] == pytest.approx(alone[other]["now"]["loses"], rel=0.01)
+    text = " ".join(said(given, capsys).split())
+    assert "Today, and what is saved against it: every 200 steps with save of the log." in text
+    assert "give --async" not in text
+    assert "If the saves of the log are asynchronous, " in text  # as that version does not say it
+
+
+def test_losses_are_at_least_these_where_asynchronous_saves_have_no_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torchtitan's Staging lines say that a save is asynchronous. With the end as an option all is known."""
+    lines = torchtitan(Made(stall_s=3.0, finished_s=90.0))
+    log = str(written(tmp_path, [line for line in lines if "background process" not in line]))
+    case = ["--training-log", log, "--mtbf", "14h", "--restart", "8min"]
+    text = " ".join(said(case, capsys).split())
+    assert text.count("at least ") >= 2
+    assert "or losses are at least these." in text
+    assert "If saves are" not in text
+    (told,) = json.loads(said([*case, "--json"], capsys))["strategies"]
+    assert told["at_least"] is told["now"]["at_least"] is True
+    (known,) = json.loads(said([*case, "--async", "3s+90s", "--json"], capsys))["strategies"]
+    assert known["at_least"] is known["now"]["at_least"] is False
+    assert known["loses"] > told["loses"]
+    assert "at least" not in said([*case, "--async", "3s+90s"], capsys)

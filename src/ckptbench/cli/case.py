@@ -93,8 +93,10 @@ class Choice:
     """In useful time."""
     loses: Quantity
     """The part of the time that is not useful."""
+    is_least: bool = False
+    """Whether more is lost, as a log does not tell when its asynchronous saves are finished."""
     fine_steps: tuple[int, int] | None = None
-    """The shortest and the longest interval that lose at most a fifth more than the best. None for the interval in use."""
+    """The shortest and the longest interval that are fine. None for the interval in use, and where the best one loses more than half."""
     saves_gpu_hours: float | None = None
     """A day, against the interval in use. None where that is not given."""
     now: Choice | None = None
@@ -133,13 +135,18 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         steps=_known(found.steps),
         interval_s=_known(found.interval_s),
         loses=_known(1 - found.goodput),
-        fine_steps=(int(found.fine_from_steps[0]), int(found.fine_to_steps[0])),
+        fine_steps=fine_steps(found.fine_from_steps[0], found.fine_to_steps[0]),
         other_s=_at_other_rates(case, strategy),
     )
     if useful is None or case.now is None:
         return choice
     saved = HOURS_PER_DAY * case.gpus * float(found.goodput[0] - useful[0])
     return replace(choice, now=_now(case, case.now, useful), saves_gpu_hours=saved)
+
+
+def fine_steps(shortest: float, longest: float) -> tuple[int, int] | None:
+    """The two in whole numbers. None where they are NaN, as no interval is fine."""
+    return None if math.isnan(shortest) else (int(shortest), int(longest))
 
 
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:

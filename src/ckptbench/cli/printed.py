@@ -14,12 +14,13 @@ from rich.table import Table
 from ckptbench.cli.case import Choice, answer
 from ckptbench.cli.options import Options
 from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import (
     PERCENT,
     Quantity,
     Unit,
     duration,
-    plain,
+    saved,
     span,
     unit_of_time,
 )
@@ -43,6 +44,17 @@ def helps_nothing(choice: Choice) -> bool:
     return choice.loses.value > 1 - LEAST_USEFUL
 
 
+def not_needed(choice: Choice, training_steps: int | None) -> str:
+    """A sentence, where the whole training is not longer than the best interval. Else empty."""
+    steps = round(choice.steps.value) if is_conclusive(choice) else 0
+    if training_steps is None or steps < training_steps:
+        return ""
+    return (
+        f"No save is needed against failures: the best interval, {counted(steps, 'step')}, is not shorter than the training,"
+        f" {counted(training_steps, 'step')}. Save at the end, before the time limit."
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer."""
@@ -53,20 +65,29 @@ class Answer:
     choices: tuple[Choice, ...]
     """In the order of the text."""
     remarks: tuple[str, ...]
+    training_steps: int | None = None
+    """Of the whole training, where its log says it."""
 
     def save_steps(self) -> str:
         """Settings to copy, for each strategy."""
-        return "".join(f"{line}\n" for choice in self.choices for line in _settings(choice))
+        return "".join(f"{line}\n" for choice in self.choices for line in self._settings(choice))
 
     def json(self) -> str:
         """Text. docs/decision.md says what its keys mean."""
         content = {
             "gpus": self.gpus,
             "failures_per_s": self.failures_per_s,
+            "training_steps": self.training_steps,
             "strategies": [_content(each) for each in self.choices],
             "remarks": list(self.remarks),
         }
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+    def _settings(self, choice: Choice) -> Iterator[str]:
+        if sentence := not_needed(choice, self.training_steps):
+            yield f"{choice.name}: {sentence[0].lower()}{sentence[1:]}"
+        else:
+            yield from _settings(choice)
 
 
 def _settings(choice: Choice) -> Iterator[str]:
@@ -104,6 +125,7 @@ def _at(choice: Choice) -> dict[str, Any]:
         },
         **_known("interval_s", choice.interval_s),
         **_known("loses", choice.loses),
+        "at_least": choice.is_least,
     }
 
 
@@ -138,7 +160,12 @@ def table(choices: Sequence[Choice]) -> str:
     rows = list(_cells(choices))
     below = ""
     if SHORTEST_NAME + _width(rows) > WIDTH:
-        below = f"Fine: {', '.join(f'{_fine(each)} ({each.name})' for each in choices if is_conclusive(each))}."
+        told = [
+            f"{_fine(each)} ({each.name})"
+            for each in choices
+            if each.fine_steps and is_conclusive(each)
+        ]
+        below = f"Fine: {', '.join(told) or 'none'}."
         rows = [(*row[:-1], "") for row in rows]
     longest = min(LONGEST_NAME, WIDTH - _width(rows))
     return _laid_out(rows, longest) + (paragraph(below) if below else "")
@@ -174,9 +201,9 @@ def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
         saves = _saves(choice)
         yield (
             "now" if choice is now else choice.name,
-            _interval(choice),
+            NONE_HELPS if helps_nothing(choice) and choice is not now else _interval(choice),
             f" loses {_shown(choice.loses, PERCENT)}",
-            f" saves {saves}{unit}" if saves else "",
+            f" {saves}{unit}" if saves else "",
             f" (fine: {_fine(choice)})" if choice.fine_steps and is_conclusive(choice) else "",
         )
         unit = "" if saves else unit
@@ -201,17 +228,16 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
 
 
 def _saves(choice: Choice) -> str:
-    """GPU-hours a day. Empty where there is nothing to compare with."""
+    """`saves 182`, or `costs 182 more`: GPU-hours a day. Empty where there is nothing to compare with."""
     if choice.now is None or choice.saves_gpu_hours is None or not is_conclusive(choice):
         return ""
     if not (choice.loses.is_conclusive and choice.now.loses.is_conclusive):
-        return UNTOLD
-    return plain(max(0.0, choice.saves_gpu_hours))
+        return f"saves {UNTOLD}"
+    saves = saved(choice.saves_gpu_hours)
+    return f"costs {saves[1:]} more" if saves.startswith("-") else f"saves {saves}"
 
 
 def _interval(choice: Choice) -> str:
-    if helps_nothing(choice) and choice.fine_steps is not None:
-        return NONE_HELPS
     return _shown(choice.interval_s, unit_of_time(choice.interval_s.value), CANNOT)
 
 

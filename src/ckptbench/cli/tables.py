@@ -13,16 +13,16 @@ from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.cli.case import Choice
+from ckptbench.cli.case import Choice, fine_steps
 from ckptbench.cli.options import MISSING, Options
-from ckptbench.cli.printed import Answer, is_conclusive
+from ckptbench.cli.printed import Answer, is_conclusive, not_needed
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.config.values import LARGEST_NUMBER, one_line
 from ckptbench.decide.advice import advice
 from ckptbench.decide.decision import failure_rates, left_out
-from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
+from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNFINISHED
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
@@ -52,7 +52,7 @@ def answer_from_tables(options: Options) -> Answer:
     tables = decided(costs, rate, gpus)
     choices = tuple(map(_choice, records(shown(tables))))
     of_study = screen(tables)
-    notes = (setting(choices), *costs.notes) if costs.notes else ()
+    notes = (setting(choices, costs.training_steps), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
@@ -65,6 +65,7 @@ def answer_from_tables(options: Options) -> Answer:
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
         choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks),
+        training_steps=costs.training_steps,
     )
 
 
@@ -76,7 +77,8 @@ def page_of_tables(options: Options) -> str:
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     others = [each for each in read_rates(published()) if each.name != rate.name]
-    return page(costs.table, [rate, *others], usual(rate=rate.name, gpus=[gpus]))
+    choices = usual(rate=rate.name, gpus=[gpus])
+    return page(costs.table, [rate, *others], choices, costs.training_steps)
 
 
 def costs_of(options: Options) -> Costs:
@@ -109,6 +111,8 @@ class Costs:
     others: Mapping[str, pd.DataFrame]
     notes: tuple[str, ...] = ()
     """Sentences on where they are from, for the top of the screen."""
+    training_steps: int | None = None
+    """Of the whole training, where its log says it."""
 
     @classmethod
     def of(cls, study: Path | None, file: Path | None) -> Self:
@@ -160,7 +164,8 @@ def _choice(row: Mapping[str, Any]) -> Choice:
     """A row of the screen."""
     step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
     now = Choice(
-        name=row["name"],
+        name=row["now_name"],
+        is_least=UNFINISHED in row.get("now_note", ""),
         steps=Quantity(row["in_use_steps"]),
         interval_s=Quantity(row["in_use_steps"] * step_s),
         loses=Quantity.of(row, "goodput_in_use").rest,
@@ -170,8 +175,9 @@ def _choice(row: Mapping[str, Any]) -> Choice:
         steps=Quantity.of(row, "best_steps"),
         interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
         loses=Quantity.of(row, "goodput").rest,
-        fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
+        fine_steps=fine_steps(row["fine_from_steps"], row["fine_to_steps"]),
         saves_gpu_hours=row["saved_gpu_hours"],
+        is_least=UNFINISHED in row["note"],
         now=now,
     )
 
@@ -204,7 +210,9 @@ def costs_of_log(options: Options) -> Costs:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
     table = costs_table(given, f"costs of the log {title}, not measured here")
-    return Costs(table, {}, (read, *_taken(facts, options)))
+    if _is_unfinished(facts):
+        table = table.assign(note=table["note"].mask(table["strategy"] == FROM_LOG, UNFINISHED))
+    return Costs(table, {}, (read, *_taken(facts, options)), facts.planned)
 
 
 def _missing(facts: Facts, options: Options) -> Iterator[str]:
@@ -226,13 +234,34 @@ def _takes_stall(options: Options) -> bool:
     return not (options.blocking or options.asynchronous or options.state is not None)
 
 
+def _keeps_saves(facts: Facts, options: Options) -> bool:
+    """Whether the saves of the log are a strategy, the one in use: where no option says what they cost."""
+    is_told = options.blocking or options.state is not None
+    return (
+        facts.stall is not None
+        and not is_told
+        and not (options.asynchronous and _is_unfinished(facts))
+    )
+
+
+def _is_unfinished(facts: Facts) -> bool:
+    """Whether saves are asynchronous, and the log does not tell when they are finished."""
+    return facts.is_async and facts.durable_s is None
+
+
 def _costs(facts: Facts, options: Options) -> dict[str, Any]:
     gpus = options.gpus or facts.gpus
     assert gpus is not None
     step = options.step or _uncertain(facts.step)
     step_s = options.step or (facts.step.value if facts.step else 0.0)
     interval = options.now.in_steps(step_s) if options.now is not None else facts.interval
-    strategies: list[dict[str, Any]] = [
+    own: list[dict[str, Any]] = []
+    if _keeps_saves(facts, options):
+        assert facts.stall is not None
+        durable_s = max(facts.durable_s or 0.0, facts.stall.value)
+        slowdown = _uncertain(facts.slowdown) if facts.slowdown else 0.0
+        own = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s, "slowdown_s": slowdown}]  # fmt: skip
+    named: list[dict[str, Any]] = [
         {
             "name": each.name,
             "stall_s": float(each.saving.stall_s),
@@ -240,16 +269,12 @@ def _costs(facts: Facts, options: Options) -> dict[str, Any]:
         }
         for each in options.strategies(gpus)
     ]
-    if _takes_stall(options) and facts.stall is not None:
-        durable_s = max(facts.durable_s or 0.0, facts.stall.value)
-        slowdown = _uncertain(facts.slowdown) if facts.slowdown else 0.0
-        strategies = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s, "slowdown_s": slowdown}]  # fmt: skip
     return {
         "gpus": facts.gpus or gpus,
         "step_s": step,
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
         "interval": f"{interval} steps",
-        "strategies": strategies,
+        "strategies": [*own, *named],
         "recoveries": [{"name": "restart", "down_s": options.restart}],
     }
 
@@ -267,19 +292,24 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
     told = []
     if options.step is None and facts.step is not None:
         told.append(f"a step {_shown(facts.step)}")
-    if _takes_stall(options) and facts.stall is not None:
+    if facts.stall is not None and _keeps_saves(facts, options):
         finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
         beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
         told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
     if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
-    option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _takes_stall(options))  # fmt: skip
+    option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _keeps_saves(facts, options))  # fmt: skip
     if facts.aside and counts:
         yield f"{facts.aside}: give {option}."
-    if facts.background and facts.durable_s is None and _takes_stall(options):
-        yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
-    if _takes_stall(options):
+    if facts.background and facts.durable_s is None and _keeps_saves(facts, options):
+        if options.asynchronous:
+            yield "If the saves of the log are asynchronous, it does not tell when they are finished, and more is lost than it shows."
+        elif facts.is_async:
+            yield "Saves are asynchronous, and it does not tell when they are finished: give --async 3s+90s, or losses are at least these."
+        else:
+            yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
+    if _keeps_saves(facts, options):
         yield UNTOLD
 
 
@@ -287,10 +317,13 @@ def _shown(known: Estimate) -> str:
     return duration(known.value, *known.interval)
 
 
-def setting(choices: tuple[Choice, ...]) -> str:
+def setting(choices: tuple[Choice, ...], training_steps: int | None) -> str:
     """The sentence to copy from. Empty where no interval can be recommended."""
     best = choices[0]
+    if sentence := not_needed(best, training_steps):
+        return sentence
     if not is_conclusive(best):
         return ""
     steps = round(best.steps.value)
-    return f"Save every {counted(steps, 'step')} ({duration(best.interval_s.value)}): save_steps={steps}"
+    name = f" with {best.name}" if len(choices) > 1 else ""
+    return f"Save every {counted(steps, 'step')} ({duration(best.interval_s.value)}){name}: save_steps={steps}"

@@ -47,7 +47,7 @@ ADVICE = Table(
         *with_ends("hours_between_failures", "h", "of all GPUs together"),
         *with_ends("best_steps", "steps", "between two checkpoints, with the highest goodput"),
         *with_ends("best_minutes", "min", "the same interval in useful time"),
-        Column("fine_from_steps", "number", "steps", "shortest interval that is fine"),
+        Column("fine_from_steps", "number", "steps", "shortest interval that is fine; missing where the best one loses more than half"),
         Column("fine_to_steps", "number", "steps", "longest one"),
         Column("fine_from_minutes", "number", "min", "the same in useful time"),
         Column("fine_to_minutes", "number", "min", "the same in useful time"),
@@ -312,11 +312,15 @@ def _in_use_steps(case: _Case) -> int:
 
 
 def _curve(case: _Case) -> Iterator[Row]:
-    """At whole steps, as far as the interval of the setup: where these are few, each of them."""
+    """At whole steps, as far as the interval of the setup: where these are few, each of them. With the ends of the fine range, which may be narrow."""
     in_use = _in_use_steps(case)
-    shortest = min(in_use, max(case.estimate.fine_from_steps[0] / BEYOND, 1.0))
-    longest = max(in_use, case.estimate.fine_to_steps[0] * BEYOND)
-    for steps in np.unique(np.round(np.geomspace(shortest, longest, POINTS))):
+    found = case.estimate
+    # Where none is fine, these are NaN.
+    fine_from = float(np.fmin(found.fine_from_steps[0], found.steps[0]))
+    fine_to = float(np.fmax(found.fine_to_steps[0], found.steps[0]))
+    shortest, longest = min(in_use, max(fine_from / BEYOND, 1.0)), max(in_use, fine_to * BEYOND)
+    tried = np.round(np.geomspace(shortest, longest, POINTS))
+    for steps in np.unique([*tried, fine_from, fine_to]):
         yield {
             "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,
             **sampling.estimate(case.goodput(steps * case.step_s)).columns("goodput"),

@@ -42,15 +42,20 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64] | float
 
-FINE = 1.2
-"""An interval is fine if it loses at most so many times what the best one loses."""
+FINE = 0.2
+"""An interval is fine if it loses at most this part more than the best one, of what an interval can avoid: all but the restarts."""
+MOST_FINE = 0.01
+"""Nor does it lose more than the best one by more than this part of the time."""
+LEAST_FINE = 0.5
+"""No other interval is fine where the best one has less goodput than this."""
 LARGEST = 300.0
 """Powers of e are cut here: what is left of the goodput is none, and products of two of them are still numbers."""
 
 
-def fine_goodput(highest: Floats) -> Floats:
-    """The lowest goodput of an interval that is fine."""
-    return 1 - FINE * (1 - highest)
+def fine_goodput(highest: Floats, restarts: Floats) -> Floats:
+    """The lowest goodput of an interval that is fine. `restarts` is the goodput that they alone leave."""
+    avoidable = np.maximum(restarts - highest, 0.0)
+    return highest - np.minimum(FINE * avoidable, MOST_FINE)
 
 
 def period_s(interval_s: Floats, stall_s: Floats, durable_s: Floats, slowdown_s: Floats) -> Floats:
@@ -128,6 +133,22 @@ def goodput(
     )
     useful = interval_s / stretched_s / decay(striking * stretched_s) * back
     return np.minimum(useful, 1.0)  # rounding may make it more
+
+
+def restarts_alone(
+    failures_per_s: Floats,
+    down_s: Floats,
+    survived: Floats,
+    pause_s: Floats,
+    needed: Floats,
+    global_down_s: Floats,
+) -> Floats:
+    """The goodput of which only failures take something, and no save or lost work: the limit of short intervals and free saves."""
+    striking = failures_per_s * (1 - survived)
+    stretched = segment(striking, failures_per_s * survived, pause_s)
+    from_local = (1 - needed) * recovering(failures_per_s, survived, down_s)
+    from_global = needed * recovering(failures_per_s, survived, global_down_s)
+    return 1 / (stretched * (from_local + from_global))
 
 
 def two_levels(

@@ -59,6 +59,8 @@ UNCERTAIN = {
 COSTED_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *RECOVERY_COLUMNS)
 """What has costs: checkpoints of a system, and a recovery."""
 COSTED = tuple(column.name for column in COSTED_COLUMNS)
+UNFINISHED = "asynchronous saves are finished later than the log tells, so more is lost"
+"""A note on a row of a training log."""
 DECISION_COSTS = Table(
     "decision_costs",
     "One row a setup with checkpoints and a recovery: the costs from which the decision is computed.",
@@ -80,6 +82,7 @@ DECISION_COSTS = Table(
         Column("copied", "flag", "", "whether other nodes keep copies of versions at local tiers"),
         Column("bytes", "number", "bytes", "of a version"),
         Column("representative", "flag", "", "whether figures and sentences use this interval of the strategy"),
+        Column("today", "flag", "", "of costs that a user gave: whether it is the first strategy and recovery, whose interval is in use"),
         Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
         Column("down_from", "text", "", "where `down_s` comes from: `failures`, `restarts` of killed runs, `starts` of runs (with a write for a load), or `given` by the user"),
         Column("note", "text", "", "what to know of the row"),
@@ -137,6 +140,7 @@ def decision_costs(tables: Tables) -> pd.DataFrame:
             **(NOT_SLOWER if row["blocking"] else slower_everywhere(overheads.get(key_of(row, SETUP)))).columns("slower_everywhere"),
             "bytes": row["bytes"],
             "representative": row["representative"],
+            "today": False,
             "source": _source(tables, str(row["measured_on"])),
             "growth": "",
             **recovering,

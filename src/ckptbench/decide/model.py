@@ -88,6 +88,18 @@ def goodput(
     )  # fmt: skip
 
 
+def restarts_alone(
+    recovering: Recovering, failures_per_s: Floats, global_tier: GlobalTier | None = None
+) -> NDArray[np.float64]:
+    """The useful part of the time if nothing but recoveries took any."""
+    second = ONE_LEVEL if global_tier is None else global_tier
+    return np.asarray(
+        formulas.restarts_alone(
+            failures_per_s, recovering.down_s, recovering.survived, recovering.pause_s, second.needed, second.down_s
+        )
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
     """The interval with the best goodput, and how little it matters."""
@@ -97,7 +109,7 @@ class Best:
     """These steps in useful time."""
     goodput: NDArray[np.float64]
     fine_from_steps: Steps
-    """The shortest interval that loses at most `formulas.FINE` times what the best one does."""
+    """The shortest interval that is fine, as `formulas.fine_goodput` has it. NaN where the best one loses more than half."""
     fine_to_steps: Steps
     """The longest one, up to that of `LONGEST`."""
 
@@ -137,14 +149,20 @@ def best(
     last = np.broadcast_to(last, of(last).shape)
     steps = _highest(of, last)
     highest = of(steps)
-    enough = np.asarray(formulas.fine_goodput(highest))
+    restarts = restarts_alone(recovering, failures_per_s, global_tier) / slower
+    enough = np.broadcast_to(formulas.fine_goodput(highest, restarts), last.shape)
+    has_fine = np.asarray(highest >= formulas.LEAST_FINE)
     unknown = np.full(last.shape, np.nan)
+
+    def end_of(end: Steps) -> Steps:
+        return np.where(has_fine, _farthest(of, enough, steps, end), np.nan) if fine else unknown
+
     return Best(
         steps=steps,
         interval_s=steps * step_s,
         goodput=highest,
-        fine_from_steps=_farthest(of, enough, steps, np.ones_like(last)) if fine else unknown,
-        fine_to_steps=_farthest(of, enough, steps, last) if fine else unknown,
+        fine_from_steps=end_of(np.ones_like(last)),
+        fine_to_steps=end_of(last),
     )
 
 

@@ -106,7 +106,7 @@ class UserCosts(Section):
     )
     """How often you take a checkpoint now, as in `matrix`."""
     strategies: Annotated[list[UserStrategy], Field(min_length=1)]
-    """Ways to checkpoint, each with the fields below."""
+    """Ways to checkpoint, each with the fields below, that in use first."""
     recoveries: Annotated[list[UserRecovery], Field(min_length=1)]
     """Ways to recover, in the same way."""
 
@@ -145,7 +145,7 @@ def costs_table(given: UserCosts, source: str) -> pd.DataFrame:
     }
     return DECISION_COSTS.rows(
         {**shared, **_times(given, saved, recovered), **PluginSpec(saved.name).columns("strategy"), **PluginSpec(recovered.name).columns("recovery"),
-         "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
+         "today": saved is given.strategies[0] and recovered is given.recoveries[0], "survived": recovered.survived, "survived_of": None, "replaces": recovered.replaces, "shared_every": saved.shared_every, "copied": saved.copied, "bytes": math.nan if saved.bytes is None else saved.bytes}
         for saved in given.strategies
         for recovered in given.recoveries
     )  # fmt: skip

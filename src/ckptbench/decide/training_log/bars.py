@@ -14,6 +14,8 @@ OTHER = re.compile(
     re.IGNORECASE,
 )
 """In the name of a bar that counts no steps."""
+WHOLE = re.compile(r"(?:\w+ )?steps?|", re.IGNORECASE)
+"""The name of a bar of a whole training: the Trainer's has none. Others may be of one epoch."""
 ALIKE = 2
 """Bars of one training have steps that differ by no more than this factor."""
 
@@ -51,6 +53,18 @@ def only_bar_of_steps(events: Sequence[Event]) -> list[Event]:
             raise DataError(_ambiguous(keys))
     steps = {id(event) for each in passes for event in each.events}
     return [event if event.kind != "step" or id(event) in steps else Event("pause") for event in events]  # fmt: skip
+
+
+def planned_of(events: Sequence[Event]) -> int | None:
+    """Steps of the whole training, from the bar that counts them. None where it begins again, as one of an epoch does."""
+    steps = [event for event in events if event.kind == "step"]
+    bars = {(event.bar, event.number) for event in steps}
+    if len(bars) != 1 or not WHOLE.fullmatch(steps[0].bar):
+        return None
+    total = steps[0].number
+    ended = [place for place, event in enumerate(steps) if event.step == total]
+    goes_on = bool(ended) and any((event.step or 0) < total for event in steps[ended[0] :])
+    return None if goes_on else total or None
 
 
 def _passes(events: Sequence[Event]) -> list[Pass]:

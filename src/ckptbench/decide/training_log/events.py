@@ -48,6 +48,10 @@ class Log:
     """How far times may be off."""
     interval: int | None = None
     """Steps between saves, where the log itself says it."""
+    is_async: bool = False
+    """Whether it says for sure that saves go on beside the training."""
+    planned: int | None = None
+    """Steps of the whole training, where the log says it."""
     step_s: float | None = None
     """Of the whole run, where no single step has a time."""
 
@@ -85,7 +89,8 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
     if "gpus" in told:
         yield Event("gpus", number=math.prod(map(int, re.findall(r"\d+", told["gpus"]))))
     elif "all" in told:
-        yield Event("total", number=_whole("all", told["all"]))
+        log.planned = _whole("all", told["all"])
+        yield Event("total", number=log.planned)
     elif "loss" in told and step is None:
         yield Event("loss")
     elif "finished" in told or "finished_s" in told:
@@ -97,10 +102,13 @@ def _events(match: re.Match[str], line: str, log: Log) -> Iterator[Event]:
         took_s = _duration("step", told)
         if step is not None and (took_s is not None or not saves):
             total = int(told.get("total", 0))
+            log.planned = int(told.get("planned", 0)) or log.planned
             bar = bar_name(line, match.start()) if total else ""
             yield Event("step", step + log.form.from_zero, at_s, took_s, total, False, bar, "loss" in told)  # fmt: skip
         if saves:
-            yield Event("save", step, at_s, _duration("save", told), 0, "background" in told)
+            log.is_async = log.is_async or "background" in told
+            may_go_on = "background" in told or "perhaps" in told
+            yield Event("save", step, at_s, _duration("save", told), 0, may_go_on)
 
 
 def _duration(name: str, told: dict[str, str]) -> float | None:

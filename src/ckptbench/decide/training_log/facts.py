@@ -50,9 +50,13 @@ class Facts:
     """From the beginning of a save until the program says that it is finished, where that is after the stall."""
     background: bool
     """Whether saves go on, or may go on, beside the steps."""
+    is_async: bool
+    """Whether they do for sure."""
     interval: int | None
     """Steps from save to save."""
     gpus: int | None
+    planned: int | None
+    """Steps of the whole training."""
 
 
 def facts_of(log: Log) -> Facts:
@@ -75,8 +79,10 @@ def facts_of(log: Log) -> Facts:
         aside=log.form.aside if has_aside or log.step_s else "",
         durable_s=fmean(run.finished) if run.finished and background else None,
         background=background,
+        is_async=log.is_async,
         interval=_interval(saves) or log.interval,
         gpus=next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None),
+        planned=log.planned,
     )  # fmt: skip
 
 

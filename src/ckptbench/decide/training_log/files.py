@@ -46,6 +46,7 @@ def trainer_state(content: bytes, where: str) -> Log | None:
     if every >= 1 and (every > last or last % every == 0):  # else another strategy saved the file
         log.interval = int(every)
     log.step_s = _of_run(history)
+    log.planned = int(_number(state.get("max_steps")) or 0) or None
     return log
 
 

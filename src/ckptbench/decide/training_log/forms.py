@@ -51,7 +51,7 @@ MEGATRON = Form(
     # on saves since 0.16. Step lines come from the last rank, and
     # lines on saves from the first. The step time leaves out saves and evaluations.
     lines=_lines(
-        *((hint, rf"\biteration\W+(?P<step>{COUNT})/.*\belapsed[ _]time[ _]per[ _]iteration\W*_?(?:ms\W+(?P<step_ms>{NUMBER})|s\W+(?P<step_s>{NUMBER}))") for hint in ("elapsed time per iteration", "elapsed_time_per_iteration")),
+        *((hint, rf"\biteration\W+(?P<step>{COUNT})/ *(?P<planned>{COUNT})?.*\belapsed[ _]time[ _]per[ _]iteration\W*_?(?:ms\W+(?P<step_ms>{NUMBER})|s\W+(?P<step_s>{NUMBER}))") for hint in ("elapsed time per iteration", "elapsed_time_per_iteration")),
         ("saving checkpoint at iteration", rf"(?P<save>saving checkpoint) at iteration +(?P<step>{COUNT}) to "),
         ("an async checkpoint save", rf"(?P<background>scheduled an async checkpoint) save at iteration +(?P<step>{COUNT}) to "),
         ("successfully saved checkpoint", rf"(?P<finished>successfully saved checkpoint) (?:at|from) iteration +(?P<step>{COUNT}) to "),
@@ -65,9 +65,10 @@ TORCHTITAN = Form(
     # of its step.
     lines=_lines(
         ("step:", rf"(?<!validate )step: *(?P<step>{COUNT})\b[^:]{{0,40}}loss: "),
+        ("total steps ", rf"total steps (?P<all>{COUNT})\b"),
         ("validate step:", r"(?P<pause>validate step:)"),
         (" the checkpoint", r"\b(?P<save>Saving|Staging) the checkpoint"),
-        ("Finished ", rf"Finished (?:(?P<background>staging|saving .{{0,60}}staging)|saving)\b.{{0,90}}?\bin (?P<save_s>{NUMBER}) s"),
+        ("Finished ", rf"Finished (?:(?P<background>staging)|(?P<perhaps>saving .{{0,60}}staging)|saving)\b.{{0,90}}?\bin (?P<save_s>{NUMBER}) s"),
         ("in the background process", rf"Finish saving the checkpoint in the background process in (?P<finished_s>{NUMBER}) s"),
         ("device mesh with", r"device mesh with \[[^]]*\], \[(?P<gpus>[\d, ]{1,99})\]"),
         ("device mesh with", r"device mesh with parallelism: (?P<gpus>pp=[a-z_\d=, ]{1,99}?), ep="),

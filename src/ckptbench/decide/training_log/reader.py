@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ckptbench.common.errors import DataError
-from ckptbench.decide.training_log.bars import only_bar_of_steps
+from ckptbench.decide.training_log.bars import only_bar_of_steps, planned_of
 from ckptbench.decide.training_log.events import Log, read_lines
 from ckptbench.decide.training_log.files import metrics, trainer_state
 from ckptbench.decide.training_log.forms import BAR, EXAMPLE, FORMS, own_form
@@ -37,7 +37,9 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
     for form in forms:
         log = read_lines(lines_of(content), form, str(path))
         try:
-            log.events = only_bar_of_steps(log.events) if form is BAR else log.events
+            if form is BAR:
+                log.events = only_bar_of_steps(log.events)
+                log.planned = log.planned or planned_of(log.events)
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
         if log.has_steps:

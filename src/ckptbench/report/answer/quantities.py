@@ -55,6 +55,8 @@ STEPS_WIDE = 10
 """An interval is at least so many steps of the last digit wide, so that rounding moves a number by at most a twentieth of it."""
 NOT_ZERO = 0.02
 """A number of this part of its interval's width is not shown as zero, though the interval allows no digit of it."""
+SAVED_FROM = 0.005
+"""Where fewer GPU-hours a day are lost than these, two losses are alike."""
 TELLS = 10.0
 """An interval that spans more than this factor does not tell its number."""
 
@@ -200,6 +202,11 @@ def size(number_of_bytes: float) -> str:
 def plain(number: float) -> str:
     """`182`, `1,024`, `0.31`: DIGITS significant digits, and all of those before the point."""
     return _digits(number, min(0, _last_digit(number, DIGITS)))
+
+
+def saved(gpu_hours: float) -> str:
+    """`182` in a day; `-2,069` where so many more are lost."""
+    return plain(gpu_hours if abs(gpu_hours) >= SAVED_FROM else max(gpu_hours, 0.0))
 
 
 def span(lo: float, hi: float, unit: Unit) -> str:

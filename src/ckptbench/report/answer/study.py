@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import pandas as pd
@@ -9,9 +10,10 @@ import pandas as pd
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.inputs import GIVEN, UNFINISHED
 from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
+from ckptbench.decide.units import HOURS_PER_DAY
 from ckptbench.matrix.registry import RESTART
 from ckptbench.report.answer import remarks
 from ckptbench.report.answer.labels import describe
@@ -23,6 +25,7 @@ from ckptbench.report.answer.quantities import (
     Unit,
     amount,
     plain,
+    saved,
     span,
 )
 from ckptbench.report.answer.screen import (
@@ -52,11 +55,13 @@ NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level 
 FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
-LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best."
+LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost, restarts aside, and at most one point."
 BEST_LEGEND = " +: shown to lose the least."
 """Where a row has the mark."""
 BEST = " +"
 """Behind a setup that is shown to be better than all others of its system."""
+NONE_FINE = "none"
+"""Where even the best interval loses more than half."""
 PROJECTED = "*"
 """Behind a number of GPUs beyond those that were measured."""
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
@@ -88,6 +93,7 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         rest=f"{folder}/advice.csv",
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
+            _saved_against(rows),
             *(
                 [f"{WHY_UNTOLD} More measurements or a failure rate of your own can narrow it."]
                 if untold
@@ -117,7 +123,19 @@ def shown(tables: Tables) -> pd.DataFrame:
     rows = records(of_most_ranks(known))
     known = pd.DataFrame([projected(row, row["gpus"]) for row in rows])
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
-    return by_goodput.assign(name=_names(by_goodput)).reset_index(drop=True)
+    named = by_goodput.assign(name=_names(by_goodput), now_name=lambda own: own["name"])
+    return (_against_today(named) if _is_given(named) else named).reset_index(drop=True)
+
+
+def _against_today(rows: pd.DataFrame) -> pd.DataFrame:
+    """All beside the setup in use at its interval. Of a study, each setup is compared with itself."""
+    today = rows[rows["today"]].set_index("gpus")
+    columns = {"goodput_in_use": "goodput_in_use", "goodput_in_use_lo": "goodput_in_use_lo", "goodput_in_use_hi": "goodput_in_use_hi", "now_name": "name", "now_note": "note"}  # fmt: skip
+    beside = rows.assign(
+        **{name: rows["gpus"].map(today[column]) for name, column in columns.items()}
+    )
+    saved_hours = HOURS_PER_DAY * rows["gpus"] * (rows["goodput"] - beside["goodput_in_use"])
+    return beside.assign(saved_gpu_hours=saved_hours)
 
 
 def _names(rows: pd.DataFrame) -> pd.Series:
@@ -152,10 +170,19 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
     in_use = {_interval(row) for row in records(rows)}
     (loses,) = in_use if len(in_use) == 1 else ("in use",)
     lose = "lose" if loses.endswith("s") else "loses"
+    if _is_given(rows):
+        loses, lose = "today", "loses"
     return (
         f"{unit}s", "setup", "checkpoint\nevery, min", "\nloses", "fine,\nmin", f"{loses}\n{lose}",
         f"{unit}-h/day\nsaved", "a save\nstops for",
     )  # fmt: skip
+
+
+def _saved_against(rows: pd.DataFrame) -> str:
+    if not _is_given(rows):
+        return "Saved: against the same setup at the interval in use."
+    (interval,) = {_interval(row) for row in records(rows)}
+    return f"Today, and what is saved against it: every {interval} with {rows['now_name'].iloc[0]}."
 
 
 def _lines(rows: pd.DataFrame) -> Iterator[Line]:
@@ -180,17 +207,26 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     loses, loses_now = (
         _told(Quantity.of(row, name).rest, PERCENT) for name in ("goodput", "goodput_in_use")
     )
+    loses, loses_now = (
+        _at_least(text, UNFINISHED in row.get(note, ""))
+        for text, note in ((loses, "note"), (loses_now, "now_note"))
+    )
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
     stops = _told(Quantity.of(row, "stall_s"), SECONDS)
     every = Quantity.of(row, "best_minutes")
     if row["goodput"] < LEAST_USEFUL:
-        return (NONE_HELPS, loses, UNTOLD, now, plain(0.0), stops)
+        return (NONE_HELPS, loses, NONE_FINE, now, plain(0.0), stops)
     if not every.is_conclusive:
         return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
-    fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
+    from_minutes, to_minutes = row["fine_from_minutes"], row["fine_to_minutes"]
+    fine = NONE_FINE if math.isnan(from_minutes) else span(from_minutes, to_minutes, PLAIN)
     # As much as the losses that it is the difference of.
-    saved = UNTOLD if UNTOLD in (loses, loses_now) else plain(max(0.0, row["saved_gpu_hours"]))
-    return (every.shown(PLAIN), loses, fine, now, saved, stops)
+    saves = UNTOLD if UNTOLD in (loses, loses_now) else saved(row["saved_gpu_hours"])
+    return (every.shown(PLAIN), loses, fine, now, saves, stops)
+
+
+def _at_least(loses: str, is_least: bool) -> str:
+    return f"at least {loses}" if is_least and loses != UNTOLD else loses
 
 
 def _interval(row: Row) -> str:

@@ -41,7 +41,8 @@ FIGURE = {
 }
 READING = (
     "part of the time that is lost to checkpoints and failures, against the time between two checkpoints, where failures come as in {rate}."
-    " Bands are 95 % intervals of the costs and of the failure rate. Thick: loses at most a fifth more than the best interval"
+    " Bands are 95 % intervals of the costs and of the failure rate. Thick: loses at most a fifth more than the best interval,"
+    " restarts aside, and at most one point"
 )
 KEY = (*SYSTEM, "strategy", "format", "recovery")
 PANEL_IN = 1.4

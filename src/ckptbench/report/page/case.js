@@ -138,6 +138,7 @@ function answer(numbers) {
       const found = cases.map(best);
       return {
         name: numbers.strategies[place].name,
+        isLeast: numbers.strategies[place].isMeasured && numbers.strategies[place].known.least,
         estimate: cases[0],
         cases,
         steps: uncertain(found.map((each) => each.steps)),

@@ -21,14 +21,17 @@ async function makeChart() {
 }
 
 function showChart({ now, strategies }) {
-  const reached = [...(now ? [now.seconds] : []), ...strategies.flatMap(({ estimate, fine: { from, to } }) => [from * estimate.stepS / BEYOND, to * estimate.stepS * BEYOND])];
+  const reached = [...(now ? [now.seconds] : []), ...strategies.flatMap(({ estimate, steps, fine: { from, to } }) => [(from || steps.value) * estimate.stepS / BEYOND, (to || steps.value) * estimate.stepS * BEYOND])];
   const shortest = Math.max(Math.min(...reached), Math.min(...strategies.map(({ estimate }) => estimate.stepS)));
   const longest = Math.max(...reached, shortest * BEYOND);
   const lowest = Math.min(...strategies.map(({ lost }) => lost.value));
   const highest = Math.max(now?.lost.value ?? 0, ...strategies.map(({ lost }) => lost.value));
   const lowestPlace = strategies.findIndex(({ lost }) => lost.value === lowest);
-  const points = strategies.flatMap(({ estimate, cases, fine: { from, to } }, place) => Array.from({ length: POINTS }, (_, point) => {
-    const seconds = shortest * (longest / shortest) ** (point / (POINTS - 1));
+  const along = Array.from({ length: POINTS }, (_, point) => shortest * (longest / shortest) ** (point / (POINTS - 1)));
+  // With the ends of the fine range, which may be narrow.
+  const drawn = ({ estimate: { stepS }, fine: { from, to } }) => [...along, ...(from ? [from * stepS, to * stepS] : [])].sort((one, other) => one - other);
+  const points = strategies.flatMap((strategy, place) => drawn(strategy).map((seconds) => {
+    const { estimate, cases, fine: { from, to } } = strategy;
     const all = (place === lowestPlace ? cases : [estimate]).map((one) => Math.max(1 - usefulAt(one, seconds / one.stepS), Number.MIN_VALUE));
     const { value, lo, hi } = uncertain(all);
     return { place, seconds, lost: value, lo, hi, ...lineOf(place), isFine: from * estimate.stepS <= seconds && seconds <= to * estimate.stepS };

@@ -27,10 +27,11 @@ def page(
     costs: pd.DataFrame | None,
     rates: Sequence[FailureRate],
     choices: DecisionSection,
+    training_steps: int | None = None,
 ) -> str:
-    """The text of the file. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
+    """The text of the file. `training_steps` are those of the whole training, where known. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     made = {
-        "start.json": _json(payload(costs, rates, choices)),
+        "start.json": _json(payload(costs, rates, choices, training_steps)),
         "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
         "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
         "vega.js": VEGA.format(

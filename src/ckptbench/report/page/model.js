@@ -26,9 +26,15 @@ function best(one) {
   return last.reduce((found, each) => (each.useful > found.useful ? each : found));
 }
 
-/** The shortest and the longest interval that are fine. */
+/** The goodput that is left where nothing but recoveries takes time. */
+function restartsAlone({ failuresPerS, recovering, globalTier, slower }) {
+  return formulas.restarts_alone(failuresPerS, recovering.downS, recovering.survived, recovering.pauseS, globalTier.needed, globalTier.downS) / slower;
+}
+
+/** The shortest and the longest interval that are fine: NaN where the best one loses more than half. */
 function fine(one, found) {
-  const enough = formulas.fine_goodput(found.useful);
+  if (!(found.useful >= formulas.LEAST_FINE)) return { from: NaN, to: NaN };
+  const enough = formulas.fine_goodput(found.useful, restartsAlone(one));
   const isFine = (steps) => usefulAt(one, steps) >= enough;
   return { from: nearest(1, found.steps, isFine), to: -nearest(-longest(one), -found.steps, (steps) => isFine(-steps)) };
 }

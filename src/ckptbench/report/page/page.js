@@ -126,6 +126,9 @@ function lost(known) {
   return !((known.hi > known.lo ? known.hi : known.value) >= SMALLEST_PART) ? `less than ${100 * SMALLEST_PART} %` : percent(known);
 }
 
+/** Of a log that does not tell when its asynchronous saves are finished, losses are larger than these. */
+const atLeast = ({ isLeast }, text) => (isLeast ? `at least ${text}` : text);
+
 /** In place of a number that its interval does not tell, the interval. */
 const told = (known, unit) => (tells(known) ? amount(known, unit) : `cannot be told: ${span(known.lo, known.hi, unit)}`);
 const whole = (steps) => steps.toLocaleString("en-US");
@@ -133,15 +136,19 @@ const whole = (steps) => steps.toLocaleString("en-US");
 /** Whether anything much gets done at the best interval. */
 const isUseful = ({ lost: { value } }) => 1 - value >= start.least_useful;
 
+/** Whether the training of the log is not longer than the best interval. */
+const outlasts = ({ steps }) => origin.how !== "" && start.training_steps !== null && steps.value >= start.training_steps;
+
 function sentence({ now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to }, saved } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   const unit = unitOfTime(seconds.value);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
-  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
+  if (outlasts(lowest)) return `With ${name}, no save is needed against failures: the best interval, ${counted(steps.value, "step")}, is not shorter than the training, ${counted(start.training_steps, "step")}. Save at the end, before the time limit.`;
+  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${atLeast(lowest, lost(least))} of the time.`;
   if (now === null) return begin;
   if (lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
-  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${lost(now.lost)}. The change saves ${amount(saved)} GPU-hours a day.`;
+  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${atLeast(strategies[0], lost(now.lost))}. The change saves ${amount(saved)} GPU-hours a day.`;
 }
 
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
@@ -183,7 +190,7 @@ function showAnswer(numbers) {
   byId("known").textContent = words_;
   byId("sentence").textContent = sentence(answered, lowest);
   const helps = isUseful(lowest);
-  byId("save-steps").textContent = helps && tells(lowest.steps) ? `save_steps=${lowest.steps.value}` : "";
+  byId("save-steps").textContent = helps && tells(lowest.steps) && !outlasts(lowest) ? `save_steps=${lowest.steps.value}` : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";
@@ -191,11 +198,11 @@ function showAnswer(numbers) {
     [swatch(place), name],
     data(seconds, told(seconds, unitOfTime(seconds.value))),
     data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
-    data(least, lost(least)),
-    span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)),
-    saved ? data(saved, amount(saved)) : "",
+    data(least, atLeast(strategies[place], lost(least))),
+    from ? span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)) : "none",
+    saved ? data(saved, saving(saved)) : "",
   ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === lowest ? "lowest" : "" }]);
-  const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, lost(now.lost)), "", ""];
+  const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, atLeast(strategies[0], lost(now.lost))), "", ""];
   showTable("strategies-compared", [...(now ? [[ofNow, { className: "now" }]] : []), ...rows]);
   showTable("others", byOthers(lowest.estimate).map(({ name, seconds, steps }) => {
     const least = steady(1 - usefulAt(lowest.estimate, steps));

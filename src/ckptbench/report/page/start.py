@@ -19,7 +19,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import RATE_FACTORS, sampling
-from ckptbench.decide.inputs import GIVEN
+from ckptbench.decide.inputs import GIVEN, UNFINISHED
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
 from ckptbench.decide.rates import FailureRate
 from ckptbench.matrix.interval import Interval
@@ -47,7 +47,11 @@ def measured_cases(costs: pd.DataFrame, choices: DecisionSection) -> list[Row]:
     """One for each setup and recovery of the table `decision_costs`, that with the most ranks of the first system first."""
     rows = _named(costs[costs["representative"]])
     most = rows.groupby("system", sort=False)["ranks"].transform("max") == rows["ranks"]
-    ordered = rows.assign(most=most).sort_values("most", ascending=False, kind="stable")
+    # The interval in use is that of the first strategy.
+    today = rows["strategy"].isin(rows.loc[rows["today"], "strategy"]) & rows["framework"].eq(GIVEN)
+    ordered = rows.assign(most=most, today=today).sort_values(
+        ["most", "today"], ascending=False, kind="stable"
+    )
     groups = ordered.groupby(["system", "ranks", "recovery"], sort=False)
     return [_case(records(group), choices) for _, group in groups]
 
@@ -121,7 +125,7 @@ def _strategy(row: Row, ranks: int) -> Row:
     waits = not row["durable_s"] > np.fmax(row["stall_s"], row["stall_s_hi"])
     pair = ("blocking", f"{own}={text}") if waits else ("async", f"{own}={text}+{in_a_field(durable_s - stall_s)}")  # fmt: skip
     every = int(row["shared_every"])
-    return {**known, "name": own, "pair": pair, "every": every, "copied": bool(row["copied"]), "growth": json.loads(row["growth"] or "null")}  # fmt: skip
+    return {**known, "least": UNFINISHED in row["note"], "name": own, "pair": pair, "every": every, "copied": bool(row["copied"]), "growth": json.loads(row["growth"] or "null")}  # fmt: skip
 
 
 def _estimate(values: ArrayLike) -> float:
@@ -136,7 +140,10 @@ def in_a_field(seconds: float) -> str:
 
 
 def payload(
-    costs: pd.DataFrame | None, rates: Sequence[FailureRate], choices: DecisionSection
+    costs: pd.DataFrame | None,
+    rates: Sequence[FailureRate],
+    choices: DecisionSection,
+    training_steps: int | None = None,
 ) -> Row:
     """The page starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     example = {"title": "an example", "how": "", "pairs": EXAMPLE, "strategies": []}
@@ -144,6 +151,7 @@ def payload(
     return {
         "cases": [*measured, example],
         "rates": [_rate(rate) for rate in rates],
+        "training_steps": training_steps,
         "survivable": sampling.SURVIVABLE,
         "replacement_s": sampling.REPLACEMENT_S,
         "gpus_per_node": choices.gpus_per_node,
@@ -168,7 +176,7 @@ def _rate(rate: FailureRate) -> Row:
 
 def _words() -> Row:
     """The constants of `answer/quantities.py`: words.js has its functions."""
-    values = ("TIMES", "SIZES", "BANDWIDTHS", "LARGEST", "MOST", "DIGITS", "MOST_DIGITS", "NARROW", "STEPS_WIDE", "NOT_ZERO", "TELLS")  # fmt: skip
+    values = ("TIMES", "SIZES", "BANDWIDTHS", "LARGEST", "MOST", "DIGITS", "MOST_DIGITS", "NARROW", "STEPS_WIDE", "NOT_ZERO", "SAVED_FROM", "TELLS")  # fmt: skip
     units = [{**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST]
     return {
         **{name.lower(): getattr(quantities, name) for name in values},

@@ -90,6 +90,8 @@ function amount(known, unit = PLAIN) {
 
 const duration = (seconds) => amount({ value: seconds }, unitOfTime(seconds));
 const percent = (known) => amount(known, PERCENT);
+/** `182`, or `costs 182 more`: GPU-hours a day. */
+const saving = ({ value, lo, hi }) => (value <= -words.saved_from ? `costs ${amount({ value: -value, lo: -hi, hi: -lo })} more` : amount({ value, lo, hi }));
 const span = (lo, hi, unit = PLAIN) => named(`${plain(lo * unit.scale)} - ${plain(hi * unit.scale)}`, unit);
 const tells = ({ lo, hi }) => !(hi > words.tells * lo);
 const counted = (value, noun) => `${value.toLocaleString("en-US")} ${noun}${value === 1 ? "" : "s"}`;
