@@ -26,13 +26,15 @@ from ckptbench.report.answer.quantities import (
     span,
 )
 from ckptbench.report.answer.screen import (
-    CANNOT,
+    AT_LEAST,
+    AT_MOST,
+    BOUND,
     NAME,
+    NO_RANGE,
     NONE_HELPS,
-    UNTOLD,
-    WHY_UNTOLD,
     Line,
     Screen,
+    saves_at,
     text,
 )
 from ckptbench.report.answer.setups import (
@@ -53,6 +55,7 @@ FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
 LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost than at best."
+WIDE = "Where an interval spans more than ten-fold, more measurements or failures of your own narrow it."
 BEST_LEGEND = " +: shown to lose the least."
 """Where a row has the mark."""
 BEST = " +"
@@ -78,7 +81,9 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
     lines = tuple(_lines(rows))
-    untold = any(UNTOLD in line.cells for line in lines)
+    untold = any("\n[" in cell for line in lines for cell in line.cells) or not all(
+        Quantity.of(row, "best_minutes").is_conclusive for row in records(rows)
+    )
     has_best = any(line.cells[NAME].endswith(BEST) for line in lines)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
@@ -88,11 +93,8 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         rest=f"{folder}/advice.csv",
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
-            *(
-                [f"{WHY_UNTOLD} More measurements or a failure rate of your own can narrow it."]
-                if untold
-                else []
-            ),
+            *([WIDE] if untold else []),
+            *([BOUND] if rows["is_bound"].any() else []),
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
         ),
@@ -116,6 +118,8 @@ def shown(tables: Tables) -> pd.DataFrame:
         return known
     rows = records(of_most_ranks(known))
     known = pd.DataFrame([projected(row, row["gpus"]) for row in rows])
+    rates = tables["failure_rates"].set_index("rate")["failures"]
+    known = known.assign(is_bound=known["rate"].map(rates).eq(0).fillna(False))
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
     return by_goodput.assign(name=_names(by_goodput)).reset_index(drop=True)
 
@@ -152,8 +156,10 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
     in_use = {_interval(row) for row in records(rows)}
     (loses,) = in_use if len(in_use) == 1 else ("in use",)
     lose = "lose" if loses.endswith("s") else "loses"
+    is_bound = rows["is_bound"].all()
+    every, least, now = (f"every\n{AT_LEAST}", f"loses\n{AT_MOST}", f"{loses} {lose}\n{AT_MOST}") if is_bound else ("checkpoint\nevery", "\nloses", f"{loses}\n{lose}")  # fmt: skip
     return (
-        f"{unit}s", "setup", "checkpoint\nevery, min", "\nloses", "fine,\nmin", f"{loses}\n{lose}",
+        f"{unit}s", "setup", f"{every.rstrip()}, min", least.rstrip(), "fine,\nmin", now.rstrip(),
         f"{unit}-h/day\nsaved", "a save\nstops for",
     )  # fmt: skip
 
@@ -165,7 +171,8 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
     place = rows.groupby(["gpus", *trainings]).cumcount()
     for row, is_one_of_several, nth in zip(records(rows), compared, place, strict=True):
         mark = PROJECTED if row["projected"] else ""
-        is_best = is_one_of_several and row["is_best"] and row["p_strictly_best"] >= LIKELY
+        is_shown = row["p_strictly_best"] >= LIKELY and not row["is_bound"]
+        is_best = is_one_of_several and row["is_best"] and is_shown
         yield Line(
             (
                 f"{row['gpus']:,}{mark}",
@@ -183,13 +190,13 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
     stops = _told(Quantity.of(row, "stall_s"), SECONDS)
     every = Quantity.of(row, "best_minutes")
+    saved = plain(max(0.0, row["saved_gpu_hours"]))
+    if row["is_bound"]:
+        before = saves_at(row["in_use_steps"], row["best_steps"])
+        return (every.shown(PLAIN), loses, NO_RANGE, now, before + saved, stops)
     if row["goodput"] < LEAST_USEFUL:
-        return (NONE_HELPS, loses, UNTOLD, now, plain(0.0), stops)
-    if not every.is_conclusive:
-        return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
+        return (NONE_HELPS, loses, NO_RANGE, now, plain(0.0), stops)
     fine = span(row["fine_from_minutes"], row["fine_to_minutes"], PLAIN)
-    # As much as the losses that it is the difference of.
-    saved = UNTOLD if UNTOLD in (loses, loses_now) else plain(max(0.0, row["saved_gpu_hours"]))
     return (every.shown(PLAIN), loses, fine, now, saved, stops)
 
 
@@ -199,8 +206,8 @@ def _interval(row: Row) -> str:
 
 
 def _told(known: Quantity, unit: Unit) -> str:
-    """The number alone, where its interval tells it."""
-    return amount(known.value, unit) if known.is_conclusive else UNTOLD
+    """The number, and below it its interval where that spans more than ten-fold."""
+    return amount(known.value, unit) if known.is_conclusive else known.shown(unit).replace(" [", "\n[")  # fmt: skip
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
