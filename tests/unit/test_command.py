@@ -13,6 +13,7 @@ import pytest
 
 from ckptbench.cli.main import EXTRA, INSTALL
 from ckptbench.cli.verbs import WRONG_USE, run
+from ckptbench.common.errors import DataError
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
 BOTH = [*CASE, "--blocking", "60s", "--async", "3s+90s", "--now", "2h"]
@@ -392,3 +393,33 @@ def ended(
         check=False,
         env={**os.environ, **environment},
     )
+
+
+def test_other_states_of_jobs_are_counted_by_an_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "jobs.txt"
+    log.write_text(
+        "JobID|State|Start|End|Elapsed|AllocTRES\n"
+        "1|PREEMPTED|2026-01-01T00:00:00|2026-01-03T00:00:00|2-00:00:00|gres/gpu=64\n"
+        "2|COMPLETED|2026-01-04T00:00:00|2026-01-06T00:00:00|2-00:00:00|gres/gpu=64\n"
+    )
+    jobs = ["--log", str(log)]
+    given = ["decide", "--gpus", "64", *jobs, *BOTH[5:]]
+    of_costs = ["decide", "--costs", COSTS, *jobs]
+    for each in (given, of_costs):
+        text = " ".join(said(each, capsys).split())
+        assert "not counted: 1 PREEMPTED: where training starts again" in text
+        assert "add --count PREEMPTED" in text
+        assert (
+            "not counted"
+            in json.loads(said([*each, "--json"], capsys))["remarks"][-1 if each is of_costs else 0]
+        )
+        assert "not counted" not in said([*each, "--count", "preempted"], capsys)
+    assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
+    assert "'NODEFAIL' is no state of a job that ended" in refused(
+        [*given, "--count", "NODEFAIL"], capsys
+    )
+    assert "--count: give --log JOBS too" in refused([*BOTH, "--count", "TIMEOUT"], capsys)
+    with pytest.raises(DataError, match="a list of failures has no states: leave out --count"):
+        run([*BOTH[:3], "--log", LOG, "--count", "TIMEOUT", *BOTH[5:]])

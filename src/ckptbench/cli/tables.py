@@ -64,7 +64,7 @@ def answer_from_tables(options: Options) -> Answer:
         gpus=gpus,
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
         choices=choices,
-        remarks=(*shown_screen.verdict, *shown_screen.remarks),
+        remarks=(*shown_screen.verdict, *shown_screen.remarks, *_of_own(rate)),
     )
 
 
