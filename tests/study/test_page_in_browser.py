@@ -218,12 +218,15 @@ def saving_of(browser: Browser, place: int) -> Any:
     return browser.run(f"return answer(numbersOf(asked, origin)).strategies[{place}].estimate.saving")  # fmt: skip
 
 
+ROWS = "return [...document.querySelectorAll('#strategies-compared tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
+
+
 def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator: Path) -> None:
     """Its fields are in sight. Without an interval in use there is none to compare with; where nothing helps none is recommended."""
     browser.open(calculator)
     assert all(browser.element(name).is_displayed() for name in ("gpus", "rate", "mtbf", "step", "restart", "now", "state", "bandwidth"))  # fmt: skip
     assert not browser.element("from").is_displayed()  # there is nothing else to start from
-    texts = browser.run("return [...document.querySelectorAll('#strategies-compared tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")  # fmt: skip
+    texts = browser.run(ROWS)
     assert texts == [
         ["now: blocking", "120 min", "2,880", "8.7 %", "", ""],
         ["blocking", "40 min", "968", "5.7 %", "21 - 76 min", "182"],
@@ -253,8 +256,14 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
     assert [(row[1], row[2], row[4]) for row in strategies(browser)] == [("none helps", "", "")] * 2
     browser.run("start.rates[0].hours = [1e5, 10, 1e7]")
     choose(browser, "rate", browser.run("return start.rates[0].title"))
-    assert "cannot be told" in browser.element("sentence").text
-    assert browser.element("save-steps").text == ""
+    assert "The best interval may be" in browser.element("sentence").text
+    assert browser.element("save-steps").text.startswith("save_steps=")
+    assert all("[" in row[1] and "[" in row[3] for row in browser.run(ROWS))
+    browser.run("start.rates[0].hours = [1e5]; start.rates[0].bound = true")
+    choose(browser, "rate", browser.run("return start.rates[1].title"))
+    choose(browser, "rate", browser.run("return start.rates[0].title"))
+    assert "or less often: that loses at most" in browser.element("sentence").text
+    assert all((row[1][:8], row[3][:7], row[4]) == ("at least", "at most", "") for row in browser.run(ROWS))  # fmt: skip
 
 
 def test_the_chart_has_a_line_for_each_strategy(browser: Browser) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from ckptbench.cli.main import EXTRA, INSTALL
 from ckptbench.cli.verbs import WRONG_USE, run
+from ckptbench.common.errors import DataError
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
 BOTH = [*CASE, "--blocking", "60s", "--async", "3s+90s", "--now", "2h"]
@@ -232,19 +233,20 @@ def test_an_unknown_rate_is_one_line_with_the_names() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_interval_that_spans_more_than_tenfold_is_no_number(
+def test_an_interval_that_spans_more_than_tenfold_stands_beside_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of two failures in clusters, hardly anything is known."""
+    """A single failure tells hardly anything."""
     log = tmp_path / "mine.csv"
     log.write_text("time\n0\n9e6\n")
     text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:]], capsys)
-    assert re.search(r"blocking +cannot be told +loses [?]", text)
-    assert "?: cannot be told" in text
-    assert "none is recommended" in text
-    assert "save_steps=" not in said(
-        ["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys
+    assert re.search(
+        r"blocking +9.1 h \[3.9, 57\] +loses 0.37 % \[0.058, 0.89\] +saves [\d.]+", text
     )
+    assert "?" not in text
+    assert "the best interval may be 3.9 - 57 h: begin with 9.1 h;" in text
+    settings = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys)
+    assert "blocking: every 13,129 steps, 9.1 h [3.9, 57]" in settings
     told = json.loads(said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--json"], capsys))
     assert not any(each["told"] for each in told["strategies"])
 
@@ -288,6 +290,36 @@ def test_a_log_without_failures_gives_a_bound(
     text = said(["decide", "--gpus", "64", "--log", str(log), *BOTH[5:]], capsys)
     assert "at most one in 3.3 days on 64 GPUs" in text
     assert "So intervals may be longer, and less is lost." in " ".join(text.split())
+    assert re.search(r"now +120 min +loses at most 2.2 %", text)
+    assert re.search(r"blocking +at least 97 min +loses at most 2.2 % +saves at most 0.67", text)
+    assert "fine" not in text
+    long = ["--blocking", f"{'a' * 60}=60s", "--blocking", f"{'b' * 60}=70s"]
+    wide = said(
+        ["decide", "--gpus", "64", "--log", str(log), *CASE[5:], *long, "--now", "1h"], capsys
+    )
+    assert "Fine" not in wide
+    often = said(["decide", "--gpus", "64", "--log", str(log), *BOTH[5:-1], "1h"], capsys)
+    assert "saves at least 3." in often, "who saves too often saves more where failures are rarer"
+    told = json.loads(
+        said(["decide", "--gpus", "64", "--log", str(log), *BOTH[5:], "--json"], capsys)
+    )
+    assert all(each["bound"] for each in told["strategies"])
+
+
+def test_a_count_of_failures_is_given_by_two_options(capsys: pytest.CaptureFixture[str]) -> None:
+    count = ["--failures", "3", "--days", "7"]
+    text = said(["decide", *BOTH[1:3], *count, *BOTH[5:]], capsys)
+    assert re.search(r"now +120 min +loses 2.8 % \[1.2, 6.6\]", text)
+    assert "Failures as in your count of 3 in 7 days: one in 56 h on 256 GPUs (only 3:" in text
+    assert text == said(
+        ["decide", *BOTH[1:3], "--failures", "3", "--days", "1 week", *BOTH[5:]], capsys
+    )
+    of_costs = said(["decide", "--costs", COSTS, *count], capsys)
+    assert "Of your count of 3 in 7 days: only 3: failures may come 0.21 to 2.9 times" in of_costs
+    for half in (count[:2], count[2:]):
+        assert "give both, as in --failures 3 --days 7" in refused([*BOTH, *half], capsys)
+    for days in ("0", "nan", "soon"):
+        assert "--days" in refused(["decide", *BOTH[1:3], *count[:3], days, *BOTH[5:]], capsys)
 
 
 def test_where_failures_come_too_often_no_interval_helps(
@@ -387,3 +419,33 @@ def test_what_a_worse_strategy_costs_is_said(capsys: pytest.CaptureFixture[str])
     assert round(worse["saves_gpu_hours_a_day"]) == -2069
     best = ["--blocking", "60s", "--now", "968 steps"]
     assert "saves 0 GPU-hours a day" in said([*CASE, *best], capsys)
+
+
+def test_other_states_of_jobs_are_counted_by_an_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "jobs.txt"
+    log.write_text(
+        "JobID|State|Start|End|Elapsed|AllocTRES\n"
+        "1|PREEMPTED|2026-01-01T00:00:00|2026-01-03T00:00:00|2-00:00:00|gres/gpu=64\n"
+        "2|COMPLETED|2026-01-04T00:00:00|2026-01-06T00:00:00|2-00:00:00|gres/gpu=64\n"
+    )
+    jobs = ["--log", str(log)]
+    given = ["decide", "--gpus", "64", *jobs, *BOTH[5:]]
+    of_costs = ["decide", "--costs", COSTS, *jobs]
+    for each in (given, of_costs):
+        text = " ".join(said(each, capsys).split())
+        assert "not counted: 1 PREEMPTED: where training starts again" in text
+        assert "add --count PREEMPTED" in text
+        assert (
+            "not counted"
+            in json.loads(said([*each, "--json"], capsys))["remarks"][-1 if each is of_costs else 0]
+        )
+        assert "not counted" not in said([*each, "--count", "preempted"], capsys)
+    assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
+    assert "'NODEFAIL' is no state of a job that ended" in refused(
+        [*given, "--count", "NODEFAIL"], capsys
+    )
+    assert "--count: give --log JOBS too" in refused([*BOTH, "--count", "TIMEOUT"], capsys)
+    with pytest.raises(DataError, match="a list of failures has no states: leave out --count"):
+        run([*BOTH[:3], "--log", LOG, "--count", "TIMEOUT", *BOTH[5:]])

@@ -21,6 +21,7 @@ from ckptbench.decide.rates import (
     clustered_interval,
     exact_interval,
     overdispersion,
+    rate_of_count,
     read_log,
     read_rate,
 )
@@ -84,6 +85,21 @@ def test_clusters_widen_the_interval_and_regular_failures_do_not_narrow_it() -> 
     assert math.log(wide.hi / wide.lo) / math.log(hi / lo) == pytest.approx(math.sqrt(40))
 
 
+@pytest.mark.parametrize("failures", [1, 3, 7])
+def test_few_failures_have_the_interval_of_their_count(failures: int, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "\n".join(["time", *(f"{12 * HOUR + 24 * HOUR * day}" for day in range(failures))])
+    )
+    log = read_log(path, gpus=256, begin=moment(0), end=moment(7 * 24 * HOUR), restart_minutes=0)
+    assert log.seen == rate_of_count(failures, 7, 256).seen
+
+
+def test_a_few_failures_in_one_cluster_have_a_wider_interval() -> None:
+    log = watched([1, 1.1, 1.2, 1.3, 1.4], 100).counted(0)
+    assert rates._counted(rate_of_count(1, 1, 1), 5, 100.0, log).seen == clustered_interval(log)
+
+
 @pytest.mark.parametrize(
     ("failures", "quantile"), [(124, 3.182), (125, 2.776), (150, 2.571), (400, 2.571)]
 )
@@ -119,7 +135,10 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
     path.write_text("2026-01-05T03:00\n2026-01-05T01:00\n2026-01-05T07:00\n")
     rate = read_log(path, gpus=2, restart_minutes=0)
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
-    assert list(rate.said()) == ["2 failures in 12 GPU-hours"]
+    assert list(rate.said()) == [
+        "2 failures in 12 GPU-hours",
+        "only 2: failures may come 0.12 to 3.6 times as often",
+    ]
     path.write_text("2026-01-05T03:00\n")
     with pytest.raises(
         DataError, match=r"how many GPUs were watched: give from, to, gpus in a YAML file"

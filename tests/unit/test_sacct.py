@@ -9,6 +9,7 @@ import pytest
 
 from ckptbench.common.errors import DataError
 from ckptbench.decide.clock import seconds_of as moment
+from ckptbench.decide.exposure import FAILURE_STATES
 from ckptbench.decide.rates import FailureRate, read_log, read_rate
 from ckptbench.decide.sacct import ASK, COLUMNS
 
@@ -326,3 +327,76 @@ def test_records_of_other_schedulers_point_to_what_their_users_do(
     assert line.startswith("jobs.txt: line 1: these are records of PBS or Grid Engine: ")
     assert 'docs/failure-rates.md says below "PBS and Grid Engine"' in line
     assert "sacct" not in line
+
+
+TUNING = (
+    HEAD
+    + """
+1|PREEMPTED|2026-06-01T09:00:00|2026-06-01T14:12:00|05:12:00|gres/gpu=8|a
+1|PREEMPTED|2026-06-01T14:47:00|2026-06-02T01:47:00|11:00:00|gres/gpu=8|a
+2|TIMEOUT|2026-06-02T02:22:00|2026-06-03T02:22:00|1-00:00:00|gres/gpu=8|a
+3|DEADLINE|2026-06-04T17:06:00|2026-06-04T18:18:00|01:12:00|gres/gpu=8|a
+4|FAILED|2026-06-04T19:00:00|2026-06-04T19:03:00|00:03:00|gres/gpu=8|a
+5|COMPLETED|2026-06-04T20:00:00|2026-06-05T09:00:00|13:00:00|gres/gpu=8|a
+6|CANCELLED by 7|2026-06-05T20:00:00|2026-06-06T09:00:00|13:00:00|gres/gpu=8|a
+7|OUT_OF_MEMORY|2026-06-07T20:00:00|2026-06-07T21:00:00|01:00:00|cpu=8|a
+"""
+)
+
+
+def test_jobs_that_were_ended_and_do_not_count_are_named_with_how_to_count_them(
+    tmp_path: Path,
+) -> None:
+    told = list(read(tmp_path, TUNING).said())
+    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE: where training starts again after them, add "  # fmt: skip
+    assert f"{left_out}--count PREEMPTED,TIMEOUT,DEADLINE" in told
+    some = [*FAILURE_STATES, "PREEMPTED", "TIMEOUT"]
+    counted = read(tmp_path, TUNING, states=some)
+    assert counted.failures == 4
+    assert any(line.startswith("not counted: 1 DEADLINE") and line.endswith("add --count PREEMPTED,TIMEOUT,DEADLINE") for line in counted.said())  # fmt: skip
+    every = read(tmp_path, TUNING, states=[*some, "DEADLINE"])
+    assert not any("not counted" in line for line in every.said())
+    (tmp_path / "own.yaml").write_text("title: ours\ncounts: jobs\nlog: jobs.txt\n")
+    (tmp_path / "jobs.txt").write_text(TUNING)
+    assert f"{left_out}them to `states`" in list(read_rate(tmp_path / "own.yaml").said())
+
+
+@pytest.mark.parametrize(("minutes", "named"), [(2.0, False), (5.0, True)])
+def test_a_job_that_failed_sooner_than_a_restart_takes_is_named(
+    minutes: float, named: bool, tmp_path: Path
+) -> None:
+    rate = read(tmp_path, TUNING, restart_minutes=minutes)
+    told = "1 job (4) failed sooner than a restart takes (5 min), as by an error in a script: counted; remove its line if so"  # fmt: skip
+    assert rate.failures == 1
+    assert (told in list(rate.said())) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("JobID State Start End Elapsed AllocTRES\n".replace(" ", "|") + "1|FAILED|2026-06-01T09:00:00|2026-06-01T14:12:00|05:12:00|billing=3+\n", "AllocTRES is cut off (+): print it whole by "),
+        ('{"jobs":[{"job_id":1201234,"state":{"current":["NODE_FAIL"]}}]}', "line 1: this is JSON, not a table: print the jobs by "),
+        ('{\n  "jobs": [\n    {"job_id": 1,\n', "line 1: this is JSON, not a table: print the jobs by "),
+        ("JobID    State\n-------- ----------\n1        NODE_FAIL\n", "no column End and no column Elapsed and no column AllocTRES: ask for them by "),
+    ],
+    ids=["cut off", "JSON", "JSON in lines", "default columns"],
+)  # fmt: skip
+def test_other_forms_of_sacct_are_refused_with_the_one_to_print(
+    text: str, line: str, tmp_path: Path
+) -> None:
+    (said,) = words(tmp_path, text)
+    assert line + ASK in said
+
+
+def test_the_form_parsable_is_read_with_steps_and_its_last_separator(tmp_path: Path) -> None:
+    parsable = "".join(f"{line}|\n" for line in TUNING.splitlines())
+    steps = "1.batch|PREEMPTED|2026-06-01T09:00:00|2026-06-01T14:12:00|05:12:00|gres/gpu=8|a|\n"
+    one, other = read(tmp_path, TUNING), read(tmp_path, parsable + steps)
+    assert (list(one.said()), one.mean_gpu_hours) == (list(other.said()), other.mean_gpu_hours)
+
+
+def test_a_job_that_runs_since_yesterday_is_believed(tmp_path: Path) -> None:
+    short = "1|COMPLETED|2026-06-01T08:00:00|2026-06-01T09:10:00|01:10:00|gres/gpu=8|a"
+    runs = "2|RUNNING|2026-06-07T18:08:00|Unknown|13:50:00|gres/gpu=8|a"
+    rate = read(tmp_path, table(short, runs))
+    assert rate.mean_gpu_hours == pytest.approx(8 * 15 / 3)

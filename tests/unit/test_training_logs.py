@@ -468,7 +468,9 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     assert "\n  --mtbf" not in refused(["--training-log", log, "--mtbf", "5h"], capsys)
     text = refused(["--training-log", log], capsys)
     assert "as a state of Hugging Face's Trainer: 1 step, 0 saves. It does not tell all:" in text
-    assert "\n  --mtbf or --gpu-mtbf or --rate or --log: how often failures come" in text
+    assert (
+        "\n  --mtbf or --gpu-mtbf or --rate or --log or --failures: how often failures come" in text
+    )
     assert "--blocking 2min; it names no save" in text
     lines = written(tmp_path, ["step=1 loss=2", "saving", "step=2 loss=2"], "no-times.log")
     case = ["--training-log", str(lines), "--log-pattern", r"step=(?P<step>\d+)", "--log-pattern", "(?P<save>saving)", "--mtbf", "5h"]  # fmt: skip

@@ -31,6 +31,8 @@ class Failing:
     """A sentence on it."""
     is_counted: bool
     """Whether failures of the reader's own machine were counted. Any other rate may well be off by a factor of three."""
+    is_bound: bool = False
+    """Whether no failure was seen: the rate is at most this."""
 
     @classmethod
     def as_given(cls, mtbf_s: float) -> Self:
@@ -48,6 +50,7 @@ class Failing:
             per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
             said=_said(rate, gpus),
             is_counted=rate.failures is not None and not rate.is_published,
+            is_bound=rate.is_bound,
         )
 
 
@@ -101,6 +104,8 @@ class Choice:
     """A day, against the interval in use. None where that is not given."""
     now: Choice | None = None
     """What the interval in use is and loses. None where it is not given."""
+    is_bound: bool = False
+    """Whether it is of a rate that is at most so high: then the interval may be longer, and less is lost."""
     other_s: tuple[float, float] | None = None
     """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
 
@@ -125,6 +130,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
         steps=Quantity(steps),
         interval_s=Quantity(steps * case.step_s),
         loses=_known(1 - useful),
+        is_bound=case.failing.is_bound,
     )
 
 
@@ -136,6 +142,7 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         interval_s=_known(found.interval_s),
         loses=_known(1 - found.goodput),
         fine_steps=fine_steps(found.fine_from_steps[0], found.fine_to_steps[0]),
+        is_bound=case.failing.is_bound,
         other_s=_at_other_rates(case, strategy),
     )
     if useful is None or case.now is None:

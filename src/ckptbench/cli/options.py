@@ -15,6 +15,7 @@ import click
 from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.model import Recovering, Saving
+from ckptbench.decide.units import SECONDS_PER_DAY
 from ckptbench.matrix.shown import show
 from ckptbench.report.answer.quantities import (
     Every,
@@ -75,6 +76,21 @@ def _asynchronous(text: str) -> Checkpoint:
     )
 
 
+def read_days(text: str) -> float:
+    """Days: `7`, or another time with its unit, as `2 weeks`."""
+    return read_time(text if re.search("[A-Za-z]", text) else f"{text} days") / SECONDS_PER_DAY
+
+
+def read_states(text: str) -> list[str]:
+    """Slurm's states, as `PREEMPTED,TIMEOUT`."""
+    from ckptbench.decide.exposure import ENDS
+
+    states = [state.strip().upper() for state in text.split(",")]
+    if unknown := [state for state in states if state not in ENDS]:
+        raise ConfigError(f"{show(unknown[0])} is no state of a job that ended: use {', '.join(ENDS)}")  # fmt: skip
+    return states
+
+
 def _named(text: str, usual: str) -> tuple[str, str]:
     """The name, and what stands behind it. Without a name the usual one."""
     name, given, rest = text.rpartition("=")
@@ -85,6 +101,8 @@ def _named(text: str, usual: str) -> tuple[str, str]:
     return " ".join(name.split()), rest
 
 
+DAYS = Read("DAYS", read_days)
+STATES = Read("STATES", read_states)
 TIME = Read("TIME", read_time)
 COUNT = Read("NUMBER", read_count)
 SIZE = Read("SIZE", read_size)
@@ -94,7 +112,7 @@ A_BLOCKING = Read("[NAME=]TIME", _blocking)
 AN_ASYNCHRONOUS = Read("[NAME=]TIME+TIME", _asynchronous)
 
 
-RATES = ("mtbf", "gpu_mtbf", "rate", "log")
+RATES = ("mtbf", "gpu_mtbf", "rate", "log", "failures")
 """The options that say how often failures come."""
 CHECKPOINTS = ("blocking", "asynchronous", "state")
 """Those that say what a checkpoint costs."""
@@ -125,6 +143,9 @@ class Options:
     gpu_mtbf: float | None
     rate: str | None
     log: Path | None
+    count: list[str] | None
+    failures: int | None
+    days: float | None
     step: float | None
     blocking: tuple[Checkpoint, ...]
     asynchronous: tuple[Checkpoint, ...]
@@ -179,18 +200,23 @@ class Options:
 
         Raises ConfigError or DataError where a file cannot be read.
         """
-        from ckptbench.decide.exposure import RESTART_S
-        from ckptbench.decide.rates import rate_of_job, read_log, read_rate
+        from ckptbench.decide.exposure import FAILURE_STATES, RESTART_S
+        from ckptbench.decide.rates import rate_of_count, rate_of_job, read_log, read_rate
 
         mtbf_s = self.mtbf_s(gpus)
         if mtbf_s is not None:
             return rate_of_job(mtbf_s, gpus)
         if self.rate is not None:
             return read_rate(self.rate)
+        if self.failures is not None and self.days is not None:
+            return rate_of_count(self.failures, self.days, gpus)
         assert self.log is not None
         if self.log.suffix == ".yaml":  # that describes a log
             return read_rate(self.log)
-        return read_log(self.log, gpus=gpus, restart_minutes=(self.restart or RESTART_S) / 60)
+        more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
+        return read_log(
+            self.log, gpus=gpus, restart_minutes=(self.restart or RESTART_S) / 60, **more
+        )
 
     def missing_rate(self) -> Iterator[str]:
         """A line if no option says how often failures come. For a training log it is printed with what the log lacks."""
@@ -209,6 +235,10 @@ class Options:
     def _too_much(self) -> Iterator[str]:
         if len(rates := self._given(RATES)) > 1:
             yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
+        if (self.failures is None) != (self.days is None):
+            yield "--failures and --days: give both, as in --failures 3 --days 7"
+        if self.count and (self.log is None or self.log.suffix == ".yaml"):
+            yield "--count: give --log JOBS too, a table of sacct; in a YAML file, write the states into `states`"
         if len(tables := self._given(TABLES)) > 1:
             yield f"{' and '.join(tables)}: give one of them, as each says what checkpoints cost"
         if self.log_pattern and self.training_log is None:

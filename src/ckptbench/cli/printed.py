@@ -18,13 +18,19 @@ from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import (
     PERCENT,
     Quantity,
-    Unit,
     duration,
     saved,
     span,
     unit_of_time,
 )
-from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WHY_UNTOLD, WIDTH, printed
+from ckptbench.report.answer.screen import (
+    AT_LEAST,
+    AT_MOST,
+    NONE_HELPS,
+    WIDTH,
+    printed,
+    saves_at,
+)
 
 SAVE_STEPS = (
     ("Transformers", "save_steps={steps}"),
@@ -39,9 +45,14 @@ def is_conclusive(choice: Choice) -> bool:
     return choice.steps.is_conclusive and not helps_nothing(choice)
 
 
+def at_least(choice: Choice) -> str:
+    """What stands before an interval."""
+    return AT_LEAST if choice.is_bound else ""
+
+
 def helps_nothing(choice: Choice) -> bool:
     """Whether next to nothing gets done at the best interval either."""
-    return choice.loses.value > 1 - LEAST_USEFUL
+    return choice.loses.value > 1 - LEAST_USEFUL and not choice.is_bound
 
 
 def not_needed(choice: Choice, training_steps: int | None) -> str:
@@ -91,12 +102,13 @@ class Answer:
 
 
 def _settings(choice: Choice) -> Iterator[str]:
-    if not is_conclusive(choice):
-        yield f"{choice.name}: {'no interval helps' if helps_nothing(choice) else 'the best interval cannot be told'}"
+    if helps_nothing(choice):
+        yield f"{choice.name}: no interval helps"
         return
     steps = round(choice.steps.value)
     unit = "step" if steps == 1 else "steps"
-    yield f"{choice.name}: every {steps:,} {unit}, {duration(choice.interval_s.value)}"
+    every = choice.interval_s.shown(unit_of_time(choice.interval_s.value))
+    yield f"{choice.name}: every {at_least(choice)}{steps:,} {unit}, {every}"
     for program, setting in SAVE_STEPS:
         yield f"  {program:<14}{setting.format(steps=steps)}"
 
@@ -107,6 +119,7 @@ def _content(choice: Choice) -> dict[str, Any]:
     return {
         **_at(choice),
         "told": is_conclusive(choice),
+        "bound": choice.is_bound,
         "fine_from_steps": fine_from,
         "fine_to_steps": fine_to,
         "interval_s_if_failures_a_third": rarer,
@@ -160,12 +173,8 @@ def table(choices: Sequence[Choice]) -> str:
     rows = list(_cells(choices))
     below = ""
     if SHORTEST_NAME + _width(rows) > WIDTH:
-        told = [
-            f"{_fine(each)} ({each.name})"
-            for each in choices
-            if each.fine_steps and is_conclusive(each)
-        ]
-        below = f"Fine: {', '.join(told) or 'none'}."
+        ranges = ", ".join(f"{_fine(each)} ({each.name})" for each in choices if _has_range(each))
+        below = f"Fine: {ranges}." if ranges else ""
         rows = [(*row[:-1], "") for row in rows]
     longest = min(LONGEST_NAME, WIDTH - _width(rows))
     return _laid_out(rows, longest) + (paragraph(below) if below else "")
@@ -185,9 +194,7 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
         if not choice.steps.is_conclusive:
             unit = unit_of_time(choice.interval_s.value)
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
-            yield f"{choice.name}: the best interval is anywhere from {between}, by what is known, so none is recommended."
-    if not all(each.loses.is_conclusive for each in (*choices, *([now] if now else []))):
-        yield WHY_UNTOLD
+            yield f"{choice.name}: the best interval may be {between}: begin with {duration(choice.interval_s.value)}; more failures counted on your machine narrow it."
     others = [choice.other_s for choice in choices if choice.other_s is not None]
     if len(others) == len(choices) and all(map(is_conclusive, choices)):
         rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))
@@ -201,10 +208,10 @@ def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
         saves = _saves(choice)
         yield (
             "now" if choice is now else choice.name,
-            NONE_HELPS if helps_nothing(choice) and choice is not now else _interval(choice),
-            f" loses {_shown(choice.loses, PERCENT)}",
+            _interval(choice, in_use=choice is now),
+            f" loses {AT_MOST if choice.is_bound else ''}{choice.loses.shown(PERCENT)}",
             f" {saves}{unit}" if saves else "",
-            f" (fine: {_fine(choice)})" if choice.fine_steps and is_conclusive(choice) else "",
+            f" (fine: {_fine(choice)})" if _has_range(choice) else "",
         )
         unit = "" if saves else unit
 
@@ -229,16 +236,23 @@ def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
 
 def _saves(choice: Choice) -> str:
     """`saves 182`, or `costs 182 more`: GPU-hours a day. Empty where there is nothing to compare with."""
-    if choice.now is None or choice.saves_gpu_hours is None or not is_conclusive(choice):
+    if choice.now is None or choice.saves_gpu_hours is None or helps_nothing(choice):
         return ""
-    if not (choice.loses.is_conclusive and choice.now.loses.is_conclusive):
-        return f"saves {UNTOLD}"
+    bound = saves_at(choice.now.steps.value, choice.steps.value) if choice.is_bound else ""
     saves = saved(choice.saves_gpu_hours)
-    return f"costs {saves[1:]} more" if saves.startswith("-") else f"saves {saves}"
+    return f"costs {bound}{saves[1:]} more" if saves.startswith("-") else f"saves {bound}{saves}"
 
 
-def _interval(choice: Choice) -> str:
-    return _shown(choice.interval_s, unit_of_time(choice.interval_s.value), CANNOT)
+def _interval(choice: Choice, *, in_use: bool) -> str:
+    if helps_nothing(choice) and not in_use:
+        return NONE_HELPS
+    before = "" if in_use else at_least(choice)
+    return before + choice.interval_s.shown(unit_of_time(choice.interval_s.value))
+
+
+def _has_range(choice: Choice) -> bool:
+    """Whether its fine range is known. That of a bound is not: it lies higher where failures are rarer."""
+    return choice.fine_steps is not None and not (helps_nothing(choice) or choice.is_bound)
 
 
 def _fine(choice: Choice) -> str:
@@ -246,7 +260,3 @@ def _fine(choice: Choice) -> str:
     step_s = choice.interval_s.value / choice.steps.value
     lo, hi = (steps * step_s for steps in choice.fine_steps)
     return span(lo, hi, unit_of_time(choice.interval_s.value))
-
-
-def _shown(known: Quantity, unit: Unit, untold: str = UNTOLD) -> str:
-    return known.shown(unit) if known.is_conclusive else untold

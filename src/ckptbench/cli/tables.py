@@ -15,7 +15,7 @@ from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.cli.case import Choice, fine_steps
 from ckptbench.cli.options import MISSING, Options
-from ckptbench.cli.printed import Answer, is_conclusive, not_needed
+from ckptbench.cli.printed import Answer, at_least, helps_nothing, not_needed
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -50,23 +50,30 @@ def answer_from_tables(options: Options) -> Answer:
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     tables = decided(costs, rate, gpus)
-    choices = tuple(map(_choice, records(shown(tables))))
+    choices = tuple(_choice(row, rate.is_bound) for row in records(shown(tables)))
     of_study = screen(tables)
     notes = (setting(choices, costs.training_steps), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
         verdict=(*filter(None, notes), *of_study.verdict),
-        ending=(config,) if config else (),
+        ending=(*_of_own(rate), *([config] if config else [])),
     )
     return Answer(
         text=text(shown_screen),
         gpus=gpus,
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
         choices=choices,
-        remarks=(*shown_screen.verdict, *shown_screen.remarks),
+        remarks=(*shown_screen.verdict, *shown_screen.remarks, *_of_own(rate)),
         training_steps=costs.training_steps,
     )
+
+
+def _of_own(rate: FailureRate) -> Iterator[str]:
+    """How sure the reader's own failures are."""
+    said = () if rate.is_published else tuple(rate.said())
+    if said:
+        yield f"Of {rate.file.title}: {'; '.join(said)}."
 
 
 def page_of_tables(options: Options) -> str:
@@ -160,8 +167,8 @@ def _exactly(name: str, value: float) -> dict[str, float]:
     return dict.fromkeys((name, f"{name}_lo", f"{name}_hi"), value)
 
 
-def _choice(row: Mapping[str, Any]) -> Choice:
-    """A row of the screen."""
+def _choice(row: Mapping[str, Any], is_bound: bool) -> Choice:
+    """A row of the screen, of a failure rate that may be a bound."""
     step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
     now = Choice(
         name=row["now_name"],
@@ -169,6 +176,7 @@ def _choice(row: Mapping[str, Any]) -> Choice:
         steps=Quantity(row["in_use_steps"]),
         interval_s=Quantity(row["in_use_steps"] * step_s),
         loses=Quantity.of(row, "goodput_in_use").rest,
+        is_bound=is_bound,
     )
     return Choice(
         name=row["name"],
@@ -178,6 +186,7 @@ def _choice(row: Mapping[str, Any]) -> Choice:
         fine_steps=fine_steps(row["fine_from_steps"], row["fine_to_steps"]),
         saves_gpu_hours=row["saved_gpu_hours"],
         is_least=UNFINISHED in row["note"],
+        is_bound=is_bound,
         now=now,
     )
 
@@ -318,12 +327,12 @@ def _shown(known: Estimate) -> str:
 
 
 def setting(choices: tuple[Choice, ...], training_steps: int | None) -> str:
-    """The sentence to copy from. Empty where no interval can be recommended."""
+    """The sentence to copy from. Empty where no interval helps."""
     best = choices[0]
     if sentence := not_needed(best, training_steps):
         return sentence
-    if not is_conclusive(best):
+    if helps_nothing(best):
         return ""
     steps = round(best.steps.value)
     name = f" with {best.name}" if len(choices) > 1 else ""
-    return f"Save every {counted(steps, 'step')} ({duration(best.interval_s.value)}){name}: save_steps={steps}"
+    return f"Save every {at_least(best)}{counted(steps, 'step')} ({duration(best.interval_s.value)}){name}: save_steps={steps}"

@@ -14,8 +14,10 @@ from ckptbench.cli.options import (
     AN_ASYNCHRONOUS,
     BANDWIDTH,
     COUNT,
+    DAYS,
     EVERY,
     SIZE,
+    STATES,
     TIME,
 )
 from ckptbench.common.errors import DataError
@@ -56,6 +58,9 @@ def ckptbench() -> None:
 @click.option("--gpu-mtbf", type=TIME, help="The same of one GPU: that of the job, times its GPUs.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
 @click.option("--log", type=FILE, metavar="FILE", help="Your own log of failures, or a table of sacct.")
+@click.option("--count", type=STATES, help="Jobs of sacct in these states failed too: --count PREEMPTED,TIMEOUT.")
+@click.option("--failures", type=click.IntRange(0, 100_000), metavar="NUMBER", help="Your own count of failures of the job, in --days.")
+@click.option("--days", type=DAYS, help="Days in which --failures came: --failures 3 --days 7.")
 @click.option("--step", type=TIME, help="One step of the training, without checkpoints.")
 @click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
 @click.option("--async", "asynchronous", type=AN_ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")

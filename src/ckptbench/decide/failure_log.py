@@ -41,6 +41,8 @@ def count_failures(path: Path, file: FailureFile) -> FailureCount:
 def _read_list(table: LogTable, file: FailureFile) -> Exposure:
     """The times of the failures of one system."""
     column = file.column or COLUMN
+    if table.names[0].startswith(("{", "[")):
+        raise DataError(f"{table.path}: line {table.first}: this is JSON, not a table: print the jobs by {ASK}")  # fmt: skip
     if not table.has(column):
         more = len(table.names) - SHOWN_NAMES
         named = ", ".join(map(show, table.names[:SHOWN_NAMES])) + f" and {more} more" * (more > 0)
@@ -51,6 +53,8 @@ def _read_list(table: LogTable, file: FailureFile) -> Exposure:
     at_s = table.seconds(column, where=table.readable)
     table.fault(at_s.notna() & ~file.spans(at_s), column, OUTSIDE)
     doubts, at_s = table.doubts(), at_s[table.readable]
+    if "states" in file.model_fields_set:
+        raise DataError(f"{table.path}: a list of failures has no states: leave out {'`states`' if file.log else '--count'}")  # fmt: skip
     unknown = [name for name, end in (("from", file.begin), ("to", file.end)) if end is None]
     needed = (unknown if len(at_s) < len(unknown) else []) + ["gpus"] * (file.gpus is None)
     if needed or file.gpus is None:

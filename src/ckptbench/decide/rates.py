@@ -31,6 +31,8 @@ TAIL = (1 - LEVEL) / 2
 FEWEST_WINDOWS, MOST_WINDOWS, FAILURES_A_WINDOW = 4, 6, 25
 """Equal windows of a log, in which failures are counted: long ones, so that a cluster of failures lies in one. `tests/unit/test_failure_logs.py` counts how
 often the interval then holds the truth."""
+FEW, CLUSTERED = 8, 3.0
+"""Fewer failures than two a window say nothing of clusters by their times, unless they lie so unevenly in the windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,6 +88,9 @@ class FailureRate:
                 yield "every job of the table failed: if others ran, ask for them too, as failures are rarer then"
         if self.is_bound:
             yield "no failure was seen: the rate is at most one in a third of the time"
+        elif self.failures is not None and self.failures < FEW:
+            fewest, most = (self.mean_gpu_hours / end for end in (self.seen.hi, self.seen.lo))
+            yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often"
         if self.is_published:
             yield "seen elsewhere: yours may fail a third or three times as often"
 
@@ -151,6 +156,18 @@ def rate_of_job(mtbf_s: float, gpus: int) -> FailureRate:
     return FailureRate(name="job", file=file, mean_gpu_hours=mean)
 
 
+def rate_of_count(failures: int, days: float, gpus: int) -> FailureRate:
+    """The rate of failures that a user has counted in so many days, of a job on so many GPUs."""
+    title = f"your count of {failures} in {days:g} days"
+    words = {
+        "title": title,
+        "counts": "failures of your job",
+        "failures": failures,
+        "days": float(days),
+    }
+    return _rate_of("counted", FailureFile.model_construct(None, gpus=gpus, **words), None)
+
+
 def exact_interval(failures: int, exposure: float) -> Interval:
     """The interval of the mean time between failures, in the unit of `exposure`, where `failures` came at a constant rate.
 
@@ -197,8 +214,10 @@ def _counted(rate: FailureRate, failures: int, exposure: float, log: FailureCoun
     mean = exposure / (failures or RULE_OF_THREE)
     if failures == 0:
         seen = Interval(mean, math.inf)
+    elif log is None or (failures < FEW and overdispersion(log) <= CLUSTERED):
+        seen = exact_interval(failures, exposure)
     else:
-        seen = clustered_interval(log) if log else exact_interval(failures, exposure)
+        seen = clustered_interval(log)
     return replace(rate, mean_gpu_hours=mean, lo=seen.lo, hi=seen.hi, seen=seen, failures=failures, log=log)  # fmt: skip
 
 

@@ -7,12 +7,20 @@ Read are `State`, `End`, `Elapsed` (or `ElapsedRaw`) and `AllocTRES`, and where 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
 from ckptbench.common.errors import DataError
-from ckptbench.decide.exposure import OUTSIDE, Exposure, Floats
+from ckptbench.decide.exposure import (
+    ENDS,
+    FAILURE_STATES,
+    OUTSIDE,
+    WILLED,
+    Exposure,
+    Floats,
+)
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
@@ -28,6 +36,10 @@ ELAPSED = r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})"
 GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 """Of one kind of GPU, or of all."""
 MOST_SHOWN = 3
+OWN_ERRORS = ("FAILED", "OUT_OF_MEMORY")
+"""States of jobs whose program ended by itself: soon after the start mostly for an error in it."""
+LEAST_LOST_S = 7 * SECONDS_PER_DAY
+"""A job that runs for less is believed to run."""
 
 
 def is_of_jobs(table: LogTable) -> bool:
@@ -42,8 +54,9 @@ def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
     """
     jobs = _jobs(table, file)
     doubts = table.doubts()
-    failed = jobs[jobs["has_failed"]]
     no_gpus = f"{table.path}: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
+    if table.text("AllocTRES").str.contains(r"\+$").any() and not jobs["gpus"].any():
+        raise DataError(f"{table.path}: AllocTRES is cut off (+): print it whole by {ASK}")
     if len(jobs) and table.has("AllocTRES") and not jobs["gpus"].any():
         raise DataError(no_gpus)
     if (given := _given(file)) is not None:
@@ -55,7 +68,9 @@ def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
         if not (jobs["elapsed_s"] > 0).any():
             raise DataError(no_gpus)
         clock_s, gpu_hours = _watched(jobs, file)
-    inside = failed[(clock_s[0] < failed["end_s"]) & (failed["end_s"] <= clock_s[-1])]
+    within = jobs[(clock_s[0] < jobs["end_s"]) & (jobs["end_s"] <= clock_s[-1])]
+    inside = within[within["has_failed"]]
+    doubts += (*_left_out(within, file), *_soon(inside, file))
     return Exposure(
         inside["end_s"].to_numpy(float),
         clock_s,
@@ -90,7 +105,7 @@ def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
         table.fault(has_failed & end_s.notna() & ~file.spans(end_s), end_column, OUTSIDE)
     jobs = pd.DataFrame({
         "job": table.text("JobID"), "begin": start.where(start != "", end), "end_s": end_s, "elapsed_s": elapsed_s,
-        "gpus": gpus, "has_failed": has_failed, "is_running": begins & ~ends,
+        "gpus": gpus, "has_elapsed": table.text("Elapsed") != "", "has_failed": has_failed, "is_running": begins & ~ends, "state": state,
     })[table.readable].dropna(subset="end_s")  # fmt: skip
     jobs["job"] = jobs["job"].where(jobs["job"] != "", jobs.index.astype(str))
     seen_most = jobs.sort_values("elapsed_s", kind="stable")
@@ -126,15 +141,44 @@ def _without_lost_ends(jobs: pd.DataFrame, file: FailureFile) -> tuple[pd.DataFr
     begin_s = ended["end_s"].min() if file.begin is None else file.begin
     began_s = jobs["end_s"] - jobs["elapsed_s"]
     is_old = (jobs["elapsed_s"] > longest_s) | (began_s < 2 * begin_s - jobs["end_s"].max())
+    is_old &= jobs["elapsed_s"] > LEAST_LOST_S
     lost = jobs[jobs["is_running"] & is_old & (len(ended) > 0)]
     if lost.empty:
         return jobs, ()
-    number = len(lost)
-    names = ", ".join(map(str, lost["job"][:MOST_SHOWN])) + ", ..." * (number > MOST_SHOWN)
     return jobs.drop(lost.index), (
-        f"{number:,} job{'s' * (number != 1)} ({names}) still RUNNING for longer than any that ended ({longest_s / SECONDS_PER_DAY:.3g} days), or since long before "
+        f"{_named(lost)} still RUNNING for longer than any that ended ({longest_s / SECONDS_PER_DAY:.3g} days), or since long before "
         "these: not counted, as Slurm may have lost their end: see `sacctmgr show runawayjobs`; if they do run, give gpus, from and to in a YAML file",
     )
+
+
+def _named(jobs: pd.DataFrame) -> str:
+    number = len(jobs)
+    names = ", ".join(map(str, jobs["job"][:MOST_SHOWN])) + ", ..." * (number > MOST_SHOWN)
+    return f"{number:,} job{'s' * (number != 1)} ({names})"
+
+
+def _left_out(jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
+    """A sentence on jobs that something else than a failure has ended, and on how to count them."""
+    counted = {*file.states, *FAILURE_STATES, *WILLED}
+    ended = jobs[~jobs["is_running"] & jobs["state"].isin(ENDS) & ~jobs["state"].isin(counted)]
+    numbers = ended["state"].value_counts()
+    if numbers.empty:
+        return
+    named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
+    more = [state for state in file.states if state not in FAILURE_STATES]
+    add = f"--count {','.join([*more, *numbers.index])}" if file.log is None else "them to `states`"
+    yield f"not counted: {named}: where training starts again after them, add {add}"
+
+
+def _soon(failed: pd.DataFrame, file: FailureFile) -> Iterator[str]:
+    """A sentence on failures that a typo in a script may be."""
+    ran = failed["elapsed_s"] < file.restart_s
+    soon = failed[ran & failed["state"].isin(OWN_ERRORS) & failed["has_elapsed"]]
+    if len(soon):
+        yield (
+            f"{_named(soon)} failed sooner than a restart takes ({file.restart_minutes:.3g} min), as by an error in a script: counted; "
+            f"remove {'its line' if len(soon) == 1 else 'their lines'} if so"
+        )
 
 
 def _given(file: FailureFile) -> tuple[Floats, Floats] | None:

@@ -12,9 +12,11 @@ from rich.table import Table
 WIDTH = 100
 """Of every answer, on a narrower terminal too: a number is never broken."""
 MOST_LINES = 30
-CANNOT, UNTOLD, NONE_HELPS = "cannot be told", "?", "none helps"
+NO_RANGE, NONE_HELPS = "-", "none helps"
 """In the place of numbers."""
-WHY_UNTOLD = f"{UNTOLD}: cannot be told, as its interval spans more than ten-fold."
+AT_LEAST, AT_MOST = "at least ", "at most "
+"""Before numbers from a bound on the failure rate."""
+BOUND = "No failure was seen: the best interval is this or longer, and less is lost."
 NAME = 1
 """The column whose cells are broken where the table is too wide."""
 FEWEST_ROWS = 3
@@ -97,6 +99,12 @@ def _with_gaps(heads: Sequence[str], lines: Sequence[Line], gap: int) -> list[st
     for line in lines:
         table.add_row(*line.cells)
     return printed(table)
+
+
+def saves_at(in_use: float, recommended: float) -> str:
+    """What stands before what is saved, where failures may be rarer: a longer interval in use then loses less than it seems, a shorter one still
+    saves too often."""
+    return AT_MOST if in_use > recommended else AT_LEAST
 
 
 def printed(table: Table, width: int = WIDTH) -> list[str]:

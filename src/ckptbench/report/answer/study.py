@@ -29,13 +29,15 @@ from ckptbench.report.answer.quantities import (
     span,
 )
 from ckptbench.report.answer.screen import (
-    CANNOT,
+    AT_LEAST,
+    AT_MOST,
+    BOUND,
     NAME,
+    NO_RANGE,
     NONE_HELPS,
-    UNTOLD,
-    WHY_UNTOLD,
     Line,
     Screen,
+    saves_at,
     text,
 )
 from ckptbench.report.answer.setups import (
@@ -56,6 +58,7 @@ FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
 LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost, restarts aside, and at most one point."
+WIDE = "Where an interval spans more than ten-fold, more measurements or failures of your own narrow it."
 BEST_LEGEND = " +: shown to lose the least."
 """Where a row has the mark."""
 BEST = " +"
@@ -83,7 +86,9 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
     lines = tuple(_lines(rows))
-    untold = any(UNTOLD in line.cells for line in lines)
+    untold = any("\n[" in cell for line in lines for cell in line.cells) or not all(
+        Quantity.of(row, "best_minutes").is_conclusive for row in records(rows)
+    )
     has_best = any(line.cells[NAME].endswith(BEST) for line in lines)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
@@ -94,11 +99,8 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
             _saved_against(rows),
-            *(
-                [f"{WHY_UNTOLD} More measurements or a failure rate of your own can narrow it."]
-                if untold
-                else []
-            ),
+            *([WIDE] if untold else []),
+            *([BOUND] if rows["is_bound"].any() else []),
             *remarks.of_decision(rows, tables),
             *remarks.of_measurement(tables),
         ),
@@ -122,6 +124,8 @@ def shown(tables: Tables) -> pd.DataFrame:
         return known
     rows = records(of_most_ranks(known))
     known = pd.DataFrame([projected(row, row["gpus"]) for row in rows])
+    rates = tables["failure_rates"].set_index("rate")["failures"]
+    known = known.assign(is_bound=known["rate"].map(rates).eq(0).fillna(False))
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
     named = by_goodput.assign(name=_names(by_goodput), now_name=lambda own: own["name"])
     return (_against_today(named) if _is_given(named) else named).reset_index(drop=True)
@@ -172,8 +176,10 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
     lose = "lose" if loses.endswith("s") else "loses"
     if _is_given(rows):
         loses, lose = "today", "loses"
+    is_bound = rows["is_bound"].all()
+    every, least, now = (f"every\n{AT_LEAST}", f"loses\n{AT_MOST}", f"{loses} {lose}\n{AT_MOST}") if is_bound else ("checkpoint\nevery", "\nloses", f"{loses}\n{lose}")  # fmt: skip
     return (
-        f"{unit}s", "setup", "checkpoint\nevery, min", "\nloses", "fine,\nmin", f"{loses}\n{lose}",
+        f"{unit}s", "setup", f"{every.rstrip()}, min", least.rstrip(), "fine,\nmin", now.rstrip(),
         f"{unit}-h/day\nsaved", "a save\nstops for",
     )  # fmt: skip
 
@@ -192,7 +198,8 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
     place = rows.groupby(["gpus", *trainings]).cumcount()
     for row, is_one_of_several, nth in zip(records(rows), compared, place, strict=True):
         mark = PROJECTED if row["projected"] else ""
-        is_best = is_one_of_several and row["is_best"] and row["p_strictly_best"] >= LIKELY
+        is_shown = row["p_strictly_best"] >= LIKELY and not row["is_bound"]
+        is_best = is_one_of_several and row["is_best"] and is_shown
         yield Line(
             (
                 f"{row['gpus']:,}{mark}",
@@ -214,19 +221,19 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     now = f"{_interval(row)}: {loses_now}" if several else loses_now
     stops = _told(Quantity.of(row, "stall_s"), SECONDS)
     every = Quantity.of(row, "best_minutes")
+    saves = saved(row["saved_gpu_hours"])
+    if row["is_bound"]:
+        before = saves_at(row["in_use_steps"], row["best_steps"])
+        return (every.shown(PLAIN), loses, NO_RANGE, now, before + saves, stops)
     if row["goodput"] < LEAST_USEFUL:
-        return (NONE_HELPS, loses, NONE_FINE, now, plain(0.0), stops)
-    if not every.is_conclusive:
-        return (CANNOT, loses, UNTOLD, now, UNTOLD, stops)
+        return (NONE_HELPS, loses, NO_RANGE, now, plain(0.0), stops)
     from_minutes, to_minutes = row["fine_from_minutes"], row["fine_to_minutes"]
     fine = NONE_FINE if math.isnan(from_minutes) else span(from_minutes, to_minutes, PLAIN)
-    # As much as the losses that it is the difference of.
-    saves = UNTOLD if UNTOLD in (loses, loses_now) else saved(row["saved_gpu_hours"])
     return (every.shown(PLAIN), loses, fine, now, saves, stops)
 
 
 def _at_least(loses: str, is_least: bool) -> str:
-    return f"at least {loses}" if is_least and loses != UNTOLD else loses
+    return f"at least {loses}" if is_least else loses
 
 
 def _interval(row: Row) -> str:
@@ -235,8 +242,8 @@ def _interval(row: Row) -> str:
 
 
 def _told(known: Quantity, unit: Unit) -> str:
-    """The number alone, where its interval tells it."""
-    return amount(known.value, unit) if known.is_conclusive else UNTOLD
+    """The number, and below it its interval where that spans more than ten-fold."""
+    return amount(known.value, unit) if known.is_conclusive else known.shown(unit).replace(" [", "\n[")  # fmt: skip
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:

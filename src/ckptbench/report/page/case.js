@@ -128,11 +128,13 @@ function uncertain([value, ...ends]) {
 
 /** Strategies side by side, and what the interval in use loses, if one is given: it is that of the first one. */
 function answer(numbers) {
+  const bound = numbers.values.mtbf === null && numbers.rate.bound;
   const ofAll = numbers.strategies.map((strategy) => casesOf(numbers, strategy));
   const [estimate] = ofAll[0];
   const steps = numbers.values.now?.(estimate.stepS);
   const useful = steps && ofAll[0].map((one) => usefulAt(one, steps));
   return {
+    bound,
     now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) } : null,
     strategies: ofAll.map((cases, place) => {
       const found = cases.map(best);
@@ -146,6 +148,7 @@ function answer(numbers) {
         lost: uncertain(found.map((each) => 1 - each.useful)),
         saved: useful && uncertain(found.map((each, at) => HOURS_PER_DAY * numbers.values.gpus * (each.useful - useful[at]))),
         fine: fine(cases[0], found[0]),
+        bound,
       };
     }),
   };

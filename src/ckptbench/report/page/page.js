@@ -126,29 +126,32 @@ function lost(known) {
   return !((known.hi > known.lo ? known.hi : known.value) >= SMALLEST_PART) ? `less than ${100 * SMALLEST_PART} %` : percent(known);
 }
 
+/** Before numbers from a bound on the failure rate. */
+const atLeast = (bound) => (bound ? "at least " : "");
+const atMost = (bound) => (bound ? "at most " : "");
 /** Of a log that does not tell when its asynchronous saves are finished, losses are larger than these. */
-const atLeast = ({ isLeast }, text) => (isLeast ? `at least ${text}` : text);
-
-/** In place of a number that its interval does not tell, the interval. */
-const told = (known, unit) => (tells(known) ? amount(known, unit) : `cannot be told: ${span(known.lo, known.hi, unit)}`);
+const loses = ({ bound, isLeast }, known) => `${isLeast ? "at least " : atMost(bound)}${lost(known)}`;
+/** Where failures may be rarer, a longer interval in use loses less than it seems, and a shorter one still saves too often. */
+const saves = ({ bound, saved, steps }, now) => `${bound && now.steps <= steps.value ? atLeast(bound) : atMost(bound)}${saving(saved)}`;
 const whole = (steps) => steps.toLocaleString("en-US");
 
 /** Whether anything much gets done at the best interval. */
-const isUseful = ({ lost: { value } }) => 1 - value >= start.least_useful;
+const isUseful = ({ bound, lost: { value } }) => bound || 1 - value >= start.least_useful;
 
 /** Whether the training of the log is not longer than the best interval. */
 const outlasts = ({ steps }) => origin.how !== "" && start.training_steps !== null && steps.value >= start.training_steps;
 
-function sentence({ now, strategies }, lowest) {
-  const { name, seconds, steps, lost: least, fine: { from, to }, saved } = lowest;
+function sentence({ bound, now, strategies }, lowest) {
+  const { name, seconds, steps, lost: least, fine: { from, to } } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
-  const unit = unitOfTime(seconds.value);
-  if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
   if (outlasts(lowest)) return `With ${name}, no save is needed against failures: the best interval, ${counted(steps.value, "step")}, is not shorter than the training, ${counted(start.training_steps, "step")}. Save at the end, before the time limit.`;
-  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${atLeast(lowest, lost(least))} of the time.`;
+  const unit = unitOfTime(seconds.value);
+  const range = tells(seconds) ? "" : ` The best interval may be ${span(seconds.lo, seconds.hi, unit)}: more failures counted on your machine narrow it.`;
+  const often = `${bound ? " or less often" : ""}: that loses ${loses(lowest, least)} of the time.${range}${bound ? " No failure was seen." : ""}`;
+  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")})${often}`;
   if (now === null) return begin;
-  if (lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
-  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${atLeast(strategies[0], lost(now.lost))}. The change saves ${amount(saved)} GPU-hours a day.`;
+  if (!bound && lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
+  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${loses(strategies[0], now.lost)}. The change saves ${saves(lowest, now)} GPU-hours a day.`;
 }
 
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
@@ -183,26 +186,26 @@ function swatch(place) {
 
 function showAnswer(numbers) {
   const answered = answer(numbers);
-  const { now, strategies } = answered;
+  const { bound, now, strategies } = answered;
   const lowest = strategies.reduce((found, each) => (each.lost.value < found.lost.value ? each : found));
   const [known, words_] = standing(numbers);
   byId("known").dataset.known = known;
   byId("known").textContent = words_;
   byId("sentence").textContent = sentence(answered, lowest);
   const helps = isUseful(lowest);
-  byId("save-steps").textContent = helps && tells(lowest.steps) && !outlasts(lowest) ? `save_steps=${lowest.steps.value}` : "";
+  byId("save-steps").textContent = helps && !outlasts(lowest) ? `save_steps=${lowest.steps.value}` : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";
   const rows = strategies.map(({ name, seconds, steps, lost: least, fine: { from, to }, saved, estimate }, place) => [isUseful(strategies[place]) ? [
     [swatch(place), name],
-    data(seconds, told(seconds, unitOfTime(seconds.value))),
-    data(steps, tells(steps) ? whole(steps.value) : span(steps.lo, steps.hi)),
-    data(least, atLeast(strategies[place], lost(least))),
-    from ? span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)) : "none",
-    saved ? data(saved, saving(saved)) : "",
+    data(seconds, atLeast(bound) + amount(seconds, unitOfTime(seconds.value))),
+    data(steps, atLeast(bound) + (tells(steps) ? whole(steps.value) : amount(steps))),
+    data(least, loses(strategies[place], least)),
+    bound ? "" : from ? span(from * estimate.stepS, to * estimate.stepS, unitOfTime(to * estimate.stepS)) : "none",
+    saved ? data(saved, saves(strategies[place], now)) : "",
   ] : [[swatch(place), name], "none helps", "", data(least, lost(least)), "", ""], { className: strategies[place] === lowest ? "lowest" : "" }]);
-  const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, atLeast(strategies[0], lost(now.lost))), "", ""];
+  const ofNow = now && [`now: ${strategies[0].name}`, data(steady(now.seconds), duration(now.seconds)), data(steady(now.steps), whole(now.steps)), data(now.lost, loses(strategies[0], now.lost)), "", ""];
   showTable("strategies-compared", [...(now ? [[ofNow, { className: "now" }]] : []), ...rows]);
   showTable("others", byOthers(lowest.estimate).map(({ name, seconds, steps }) => {
     const least = steady(1 - usefulAt(lowest.estimate, steps));

@@ -164,13 +164,14 @@ def payload(
 
 
 def _rate(rate: FailureRate) -> Row:
-    """Mean GPU-hours between failures, and the ends of their interval where it has one."""
+    """Mean GPU-hours between failures, and the ends of their interval where it has one. A bound: no failure was seen."""
     ends = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
     return {
         "name": rate.name,
         "title": rate.file.title,
         "source": rate.source,
         "hours": [rate.mean_gpu_hours, *ends],
+        "bound": rate.is_bound,
     }
 
 

@@ -99,7 +99,8 @@ def lost(axes: Axes, losses: Iterable[float]) -> None:
 
 def caption(reading: str, rows: pd.DataFrame, shown: int, table: str, tables: Mapping[str, pd.DataFrame]) -> str:  # fmt: skip
     """`reading` with the name of the failure rate, and where the costs are from. `shown` curves of the rows are drawn."""
-    titles = tables["failure_rates"].set_index("rate")["title"]
+    rates = tables["failure_rates"].set_index("rate")
+    titles = rates["title"] + rates["failures"].eq(0).map({True: " (none seen: at most so often)", False: ""})  # fmt: skip
     left_out = rows["series"].nunique() - shown
     return capitalized_sentences(
         [
