@@ -361,6 +361,23 @@ def test_a_wrong_entry_is_named_and_changes_nothing(browser: Browser) -> None:
     assert strategies(browser)[0][2]["value"] == 100
 
 
+def test_each_strategy_has_a_name_of_its_own(browser: Browser, written: Path) -> None:
+    """As in the command. One that is added is named as none is."""
+    enter_cost(browser, 1, "name", "")
+    assert wrong(browser, "strategy-1") == "Enter a name"
+    enter_cost(browser, 1, "name", "native")
+    assert wrong(browser, "strategy-0") == wrong(browser, "strategy-1") == "2 strategies have this name: give each its own"  # fmt: skip
+    browser.open(written, "#from=an+example&blocking=60s&blocking=20s&now=")
+    assert wrong(browser, "strategy-1").startswith("2 strategies have this name")
+    browser.element("reset").click()
+    for _ in range(2):
+        browser.element("add").click()
+    browser.driver.find_elements("css selector", ".strategy button")[0].click()
+    browser.element("add").click()
+    names = [row[0] for row in strategies(browser)[1:]]
+    assert names == ["async", "strategy 3", "strategy 4", "strategy 5"]
+
+
 def test_strategies_and_failures_are_chosen(browser: Browser) -> None:
     """A strategy is added, removed and named, in markup too. Failures come as often as entered, or as published, however the GPUs are written."""
     browser.element("add").click()

@@ -77,8 +77,9 @@ def test_size_and_bandwidth_stand_for_seconds(capsys: pytest.CaptureFixture[str]
     both = said([*CASE, *storage, "--async", "3s"], capsys)
     assert both == said([*CASE, "--blocking", "60s", "--async", "3s+60s"], capsys)
     each = ["--state", "96GB", "--rank-bandwidth", "0.1GB/s"]
-    more_than_there_are = said([*CASE, *each, "--shared-by", "4096"], capsys)
-    assert more_than_there_are == said([*CASE, *each], capsys)
+    assert said([*CASE, *each, "--shared-by", "256"], capsys) == said([*CASE, *each], capsys)
+    more = refused([*CASE, *each, "--shared-by", "257"], capsys)
+    assert "--shared-by is 257: use at most the 256 of --gpus" in more
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,13 @@ def test_options_that_do_not_go_together_are_told_at_once(
     text = refused([*CASE, "--gpu-mtbf", "5y", "--async", "3s", "--state", "9GB"], capsys)
     for words in ("--mtbf and --gpu-mtbf", "--state: give --bandwidth"):
         assert words in text
+
+
+@pytest.mark.parametrize("again", [["--now", "1h"], ["--gpus", "512"], ["--mtbf", "9h"], ["--json", "--json"]])  # fmt: skip
+def test_an_option_of_one_value_is_refused_the_second_time(
+    again: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused([*BOTH, *again], capsys) == f"Error: {again[0]}: given 2 times: give it once\n"
 
 
 def test_up_to_a_million_gpus_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

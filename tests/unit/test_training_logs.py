@@ -24,6 +24,7 @@ from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.files import STATE
 from ckptbench.decide.training_log.forms import EVALUATED
+from ckptbench.decide.training_log.joined import read_logs
 from ckptbench.decide.training_log.reader import read_log
 
 MIDDLE = 0.03
@@ -275,7 +276,7 @@ PROGRAMS = {
     "state": state(),
     "joined": bars(Made(steps=400)).replace("\r", ""),
 }
-NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "log_pattern") else None for field in fields(Options)}  # fmt: skip
+NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "training_logs", "log_pattern") else None for field in fields(Options)}  # fmt: skip
 PIECES = ("", "\x00", "\n", "nan", "-1", "1e400", "9" * 30, "0", '"', "2026-99-99 99:99:99", "é", "\r", ",", "inf", "[", "{")  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path
             end = at + chosen.choice((0, 1, 9, 300))
             damaged = damaged[:at] + chosen.choice(PIECES) + damaged[end:]
         path = written(tmp_path, damaged)
-        asked = Options(**{**NOTHING, "training_log": path})
+        asked = Options(**{**NOTHING, "training_logs": (path,)})
         try:
             costs_of_log(asked)
         except click.UsageError as error:
@@ -640,3 +641,53 @@ def test_a_fork_of_megatron_prints_names_and_values(tmp_path: Path) -> None:
     assert found.step is not None
     assert found.stall is not None
     assert (found.step.value, found.stall.value) == pytest.approx((20.7, 412.3), rel=0.005)
+
+
+def starts(folder: Path) -> list[Path]:
+    """Logs of two starts, of which the later comes first by name."""
+    lines = torchtitan(Made(**QUIET, steps=900, killed_at=(550,)))
+    later = next(place for place in range(1, len(lines)) if "Starting job" in lines[place])
+    return [written(folder, lines[later:], "a.log"), written(folder, lines[:later], "b.log")]
+
+
+def decided(*options: object) -> list[str]:
+    return ["decide", "--mtbf", "14h", "--restart", "8min", *map(str, options)]
+
+
+def test_several_logs_are_joined_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """In whatever order they are named: as one file has it in which they lie one behind the other."""
+    later, first = starts(tmp_path)
+    whole = written(tmp_path, first.read_text() + later.read_text(), "all.log")
+    for order in ((later, first), (first, later)):
+        assert facts_of(read_logs(order)[1]) == facts_of(read_log(whole))
+    assert run(decided("--training-log", later, "--training-log", first)) == 0
+    assert "Read b.log, a.log as torchtitan: " in capsys.readouterr().out
+
+
+def test_logs_without_dates_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    paths = [written(tmp_path, [f"step={step} t=2500" for step in steps], f"{steps[0]}.log") for steps in (range(501, 900), range(1, 600))]  # fmt: skip
+    order, log = read_logs(paths, (STEP,))
+    assert [path.name for path in order] == ["1.log", "501.log"]
+    assert facts_of(log).steps == 599 + 399
+
+
+def test_logs_that_are_not_one_after_the_other_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later, first = starts(tmp_path)
+    copy = written(tmp_path, first.read_text(), "rank1.log")
+    other = written(tmp_path, nanogpt(Made(**QUIET)), "gpt.log")
+    with pytest.raises(DataError, match=r"b.log and .*rank1.log are of the same time: name one"):
+        read_logs([first, copy])
+    with pytest.raises(DataError, match=r"is a log of .*: name logs of one training"):
+        read_logs([first, other])
+    assert run(decided("--training-log", later, "--training-log", later)) == WRONG_USE
+    assert "--training-log: one file is given twice" in capsys.readouterr().err
+
+
+def test_a_state_in_more_parts_than_gpus_of_the_log_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = ["--state", "98GB", "--rank-bandwidth", "1GB/s", "--shared-by", 65]
+    assert run(decided("--training-log", starts(tmp_path)[0], *storage)) == WRONG_USE
+    assert "--shared-by is 65: use at most the 64 of --gpus" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def page_of_tables(options: Options) -> str:
 
 def costs_of(options: Options) -> Costs:
     """Those of the study, file or log, with what the options say in their place."""
-    if options.training_log is not None:
+    if options.training_logs:
         return costs_of_log(options)
     return Costs.of(options.study, options.costs).with_own(options)
 
@@ -181,21 +181,23 @@ FROM_LOG = "save of the log"
 
 
 def costs_of_log(options: Options) -> Costs:
-    """Those that the log of a training tells, completed by the options.
+    """Those that the logs of a training tell, completed by the options.
 
     Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
     """
     from ckptbench.decide.training_log.facts import facts_of
-    from ckptbench.decide.training_log.reader import read_log
+    from ckptbench.decide.training_log.joined import read_logs
 
-    assert options.training_log is not None
-    facts = facts_of(read_log(options.training_log, options.log_pattern))
-    whose = options.training_log.name
+    paths, log = read_logs(options.training_logs, options.log_pattern)
+    facts = facts_of(log)
+    whose = ", ".join(path.name for path in paths)
     read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
     if missing := [*options.missing_rate(), *_missing(facts, options)]:
         raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
+    for fault in options.too_many_shares(options.gpus or facts.gpus or 0):
+        raise click.UsageError(fault)
     try:
-        title = one_line(whose)
+        title = one_line(paths[0].name)
     except ValueError:
         title = "training log"
     try:

@@ -22,7 +22,7 @@ COARSE_S, FINE_S = 1.0, 0.001
 class Event(NamedTuple):
     """One line's."""
 
-    kind: Literal["step", "save", "finished", "pause", "gpus", "loss", "total"]
+    kind: Literal["step", "save", "finished", "pause", "gpus", "loss", "total", "start"]
     step: int | None = None
     at_s: float | None = None
     """When the line was printed."""

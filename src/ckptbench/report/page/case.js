@@ -65,9 +65,18 @@ function numbersOf(asked, origin) {
   }));
   const rate = rateOf(asked.texts.get("rate"));
   if (rate === undefined && values.mtbf === null && !wrong.has("mtbf")) wrong.set("mtbf", "Enter the time between two failures of the job, or choose a rate");
-  const strategies = asked.strategies.map((each, place) =>
-    attempt(`strategy-${place}`, () => numbersOfStrategy(each, first.strategies, origin, values)));
+  const strategies = asked.strategies.map((each, place) => attempt(`strategy-${place}`, () => {
+    checkName(each, asked.strategies);
+    return numbersOfStrategy(each, first.strategies, origin, values);
+  }));
   return { values, rate, strategies, wrong, asked, origin };
+}
+
+/** The answer tells strategies apart by their names. */
+function checkName({ name }, strategies) {
+  if (name === "") throw new Wrong("Enter a name");
+  const same = strategies.filter((each) => each.name === name).length;
+  if (same > 1) throw new Wrong(`${same} strategies have this name: give each its own`);
 }
 
 function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {

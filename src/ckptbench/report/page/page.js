@@ -31,7 +31,7 @@ function makeFields() {
   byId("from").onchange = ({ target }) => begin(start.cases[target.value], []);
   byId("rate").append(new Option("as entered:", ""), ...USUAL.map((time) => new Option(`every ${time}`, time)), ...start.rates.map(({ name, title }) => new Option(title, name)));
   byId("rate").onchange = ({ target: { value } }) => setFailures(value === "" || USUAL.includes(value) ? ["mtbf", value || mtbf()] : ["rate", value]);
-  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: `strategy ${asked.strategies.length + 1}`, stall: "3s", then: "90s" }]);
+  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: newName(), stall: "3s", then: "90s" }]);
   byId("reset").onclick = () => begin(origin, []);
   byId("controls").onsubmit = (event) => event.preventDefault();
 }
@@ -46,6 +46,13 @@ function enter(name, text) {
 function setFailures(pair) {
   asked = readPairs([pair], asked);
   fill();
+}
+
+function newName() {
+  const taken = new Set(asked.strategies.map(({ name }) => name));
+  let place = taken.size + 1;
+  while (taken.has(`strategy ${place}`)) place += 1;
+  return `strategy ${place}`;
 }
 
 function changeStrategies(strategies) {
