@@ -13,7 +13,7 @@ from ckptbench_probe.answer import Overrides, answer
 from ckptbench_probe.costs import costs
 from ckptbench_probe.measures import measure
 from ckptbench_probe.reading import read
-from ckptbench_probe.words import counted
+from ckptbench_probe.words import as_option, counted
 
 
 @pytest.fixture
@@ -27,6 +27,21 @@ def test_long_intervals_are_whole_numbers() -> None:
     assert counted(7.5, "step") == "7.5 steps"
 
 
+def test_the_users_own_values_of_a_run_are_kept_for_its_summary(tmp_path: Path) -> None:
+    """Those of the summary come first. A file that is torn, or of another run, says nothing."""
+    Overrides(gpus=64, mtbf_s=18_000.0).keep(tmp_path, "first")
+    assert Overrides(gpus=8).or_kept(tmp_path, "first") == Overrides(gpus=8, mtbf_s=18_000.0)
+    assert Overrides().or_kept(tmp_path, "second") == Overrides()
+    (tmp_path / "options-first.json").write_text('{"gpus": 6')
+    assert Overrides().or_kept(tmp_path, "first") == Overrides()
+
+
+def test_a_time_is_written_as_users_do() -> None:
+    times = {18_000: "5h", 5400: "1.5h", 172_800: "2d", 480: "8min", 100: "100s", 0.5: "500ms"}
+    for seconds, text in times.items():
+        assert as_option(seconds) == text
+
+
 def test_without_ckptbench_the_command_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +51,7 @@ def test_without_ckptbench_the_command_is_told(
         costs(measures), Overrides(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
     )
     assert line.endswith(
-        f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 7200s --gpus 64 --save-steps"
+        f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 2h --gpus 64 --save-steps"
     )
     first, line = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert first == "how often to save depends on how often the job fails"

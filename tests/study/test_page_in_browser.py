@@ -341,12 +341,32 @@ def test_the_address_holds_the_case_in_the_options_of_the_command(
     assert wrong(browser, "strategy-0").startswith("Not a time")
 
 
+def test_no_number_of_the_example_is_taken_for_the_readers(
+    browser: Browser, calculator: Path
+) -> None:
+    """A link says all of its case. What is emptied stays so."""
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&blocking=dcp%3D60s")
+    assert [row[0] for row in strategies(browser)] == ["dcp"]
+    assert "Now" not in browser.element("sentence").text
+    browser.open(calculator, "#gpus=8&mtbf=3h")
+    assert browser.element("known").text == "Correct what is marked."
+    assert all(wrong(browser, name) for name in ("step", "restart", "strategy-0"))
+    browser.open(calculator)
+    enter(browser, "now", "")
+    browser.open(calculator, f"#{browser.driver.current_url.partition('#')[2]}")
+    assert [row[0] for row in strategies(browser)] == ["blocking", "async"]
+    enter(browser, "now", "10 s")
+    enter_cost(browser, 0, "stall", "1 s")
+    browser.open(calculator, "#gpus=256&mtbf=14h&step=2.5s&restart=8min&now=30s&async=3s%2B90s")
+    assert "as each save waits 60 s for the one before" in browser.element("sentence").text
+
+
 def test_a_wrong_entry_is_named_and_changes_nothing(browser: Browser) -> None:
     """A right one is left as it was typed."""
     start = strategies(browser)
     for name, entered in (
         ("gpus", "0"), ("gpus", "1.5"), ("gpus", "1000001"), ("gpus", "1,0"), ("gpus", ""), ("now", "-1"), ("now", "0 steps"), ("step", "0 s"),
-        ("step", "2 parsecs"), ("survived", "101"), ("state", "98 Gb"), ("bandwidth", "3 GB"),
+        ("step", "2 parsecs"), ("survived", "101"), ("survived", "0.77"), ("survived", "1"), ("state", "98 Gb"), ("bandwidth", "3 GB"),
     ):  # fmt: skip
         before = browser.element(name).get_attribute("value") or ""
         paste(browser, name, entered)

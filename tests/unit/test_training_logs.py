@@ -473,10 +473,27 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     lines = written(tmp_path, ["step=1 loss=2", "saving", "step=2 loss=2"], "no-times.log")
     case = ["--training-log", str(lines), "--log-pattern", r"step=(?P<step>\d+)", "--log-pattern", "(?P<save>saving)", "--mtbf", "5h"]  # fmt: skip
     assert "--blocking 2min; it does not tell how long one takes" in refused(case, capsys)
-    for option in ("--gpus", "--step", "--blocking or --async", "--now", "--restart"):
+    for option in ("--gpus", "--step", "--blocking or --async", "--restart"):
         assert f"\n  {option}: " in text
-    rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--now", "500 steps", "--restart", "5min"]  # fmt: skip
+    rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--restart", "5min"]
     assert "save_steps=" in said(["--training-log", log, "--mtbf", "5h", *rest], capsys)
+
+
+def test_a_log_without_saves_is_compared_with_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The best interval is that of the same numbers as options, and of a log whose interval is said."""
+    page = tmp_path / "page.html"
+    log = written(tmp_path, [f"step={step} t=2500" for step in range(1, 50)])
+    rest = ["--mtbf", "14h", "--gpus", "256", "--blocking", "60s", "--restart", "8min"]
+    case = ["--training-log", str(log), "--log-pattern", STEP, *rest]
+    text = said([*case, "--html", str(page)], capsys)
+    assert " saved" not in text
+    assert "never" not in text
+    assert page.read_text().count('["now",') == 1  # that of the example
+    (alone,), (used,) = (json.loads(said([*case, *now, "--json"], capsys))["strategies"] for now in ([], ["--now", "2h"]))  # fmt: skip
+    assert (alone["now"], alone["saves_gpu_hours_a_day"]) == (None, None)
+    assert (alone["steps"], used["now"]["steps"]) == (used["steps"], 2880) == (968, 2880)
 
 
 def test_a_state_says_that_it_may_be_wrong_for_a_resumed_training(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ckptbench_probe.costs import Costs
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.measures import Measures
-from ckptbench_probe.words import counted, duration, percent
+from ckptbench_probe.words import as_option, counted, duration, percent
 
 RATE_NEEDED = "how often to save depends on how often the job fails"
+OPTIONS = "options-{}.json"
+"""The file of a run's own values."""
 HOURS = (1, 10, 100)
 """Between two failures, of the table where no rate is known."""
 EXAMPLES = "--mtbf 14h (between two failures of the job), --gpu-mtbf 50000h (of one GPU) or --log jobs.txt (your scheduler's jobs)"
@@ -27,6 +30,19 @@ class Overrides:
     gpus: int | None = None
     mtbf_s: float | None = None
     restart_s: float | None = None
+
+    def keep(self, folder: Path, run: str) -> None:
+        """For summaries of this run. It may be killed, so this is written as it begins."""
+        folder.joinpath(OPTIONS.format(run)).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    def or_kept(self, folder: Path, run: str) -> Overrides:
+        """With those that the run was started with where these are unknown."""
+        try:
+            kept = json.loads(folder.joinpath(OPTIONS.format(run)).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # of an earlier version, or torn
+            return self
+        own = {name: value for name, value in asdict(self).items() if value is not None}
+        return Overrides(**{**kept, **own})
 
 
 def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: Path) -> list[str]:
@@ -50,7 +66,7 @@ def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: 
 
 def command(overrides: Overrides, ranks: int, file: Path) -> str:
     """That asks ckptbench with the measured numbers, wherever it is installed."""
-    rate = "" if overrides.mtbf_s is None else f" --mtbf {overrides.mtbf_s:.6g}s"
+    rate = "" if overrides.mtbf_s is None else f" --mtbf {as_option(overrides.mtbf_s)}"
     return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {overrides.gpus or ranks} --save-steps"
 
 

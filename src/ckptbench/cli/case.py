@@ -30,7 +30,7 @@ class Failing:
     said: str
     """A sentence on it."""
     is_counted: bool
-    """Whether failures of the reader's own machine were counted. Any other rate may well be off by a factor of three."""
+    """Whether failures of the reader's own machine were counted. Of any other rate the answer says what other rates would give."""
 
     @classmethod
     def as_given(cls, mtbf_s: float) -> Self:
@@ -47,7 +47,7 @@ class Failing:
         return cls(
             per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
             said=_said(rate, gpus),
-            is_counted=rate.failures is not None and not rate.is_published,
+            is_counted=rate.is_own_count,
         )
 
 
@@ -99,6 +99,8 @@ class Choice:
     """A day, against the interval in use. None where that is not given."""
     now: Choice | None = None
     """What the interval in use is and loses. None where it is not given."""
+    waits_s: float = 0.0
+    """For how long each save waits for the one before."""
     other_s: tuple[float, float] | None = None
     """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
 
@@ -123,6 +125,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
         steps=Quantity(steps),
         interval_s=Quantity(steps * case.step_s),
         loses=_known(1 - useful),
+        waits_s=float(case.strategies[0].saving.waits_s(steps * case.step_s)),
     )
 
 
@@ -134,6 +137,7 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         interval_s=_known(found.interval_s),
         loses=_known(1 - found.goodput),
         fine_steps=(int(found.fine_from_steps[0]), int(found.fine_to_steps[0])),
+        waits_s=float(strategy.saving.waits_s(found.interval_s[0])),
         other_s=_at_other_rates(case, strategy),
     )
     if useful is None or case.now is None:

@@ -23,7 +23,17 @@ from ckptbench.report.answer.quantities import (
     span,
     unit_of_time,
 )
-from ckptbench.report.answer.screen import CANNOT, NONE_HELPS, UNTOLD, WHY_UNTOLD, WIDTH, printed
+from ckptbench.report.answer.screen import (
+    AT_BEST,
+    CANNOT,
+    NONE_HELPS,
+    NOW,
+    UNTOLD,
+    WHY_UNTOLD,
+    WIDTH,
+    printed,
+    waiting,
+)
 
 SAVE_STEPS = (
     ("Transformers", "save_steps={steps}"),
@@ -154,7 +164,11 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
     now = choices[0].now
     if now is not None and len(choices) > 1:
         yield f"The interval in use is taken to be of {now.name}."
+    if now is not None and now.waits_s > 0:
+        yield waiting(now.name, NOW, now.waits_s)
     for choice in choices:
+        if choice.waits_s > 0:
+            yield waiting(choice.name, AT_BEST, choice.waits_s)
         if not choice.steps.is_conclusive:
             unit = unit_of_time(choice.interval_s.value)
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)

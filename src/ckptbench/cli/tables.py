@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +21,14 @@ from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.config.values import LARGEST_NUMBER, one_line
-from ckptbench.decide.advice import advice
+from ckptbench.decide.advice import OTHER_RATES, advice
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.decide.user_costs import UserCosts, costs_table, read_user_costs
-from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
 from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.answer.labels import counted
@@ -50,7 +51,7 @@ def answer_from_tables(options: Options) -> Answer:
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     tables = decided(costs, rate, gpus)
-    choices = tuple(map(_choice, records(shown(tables))))
+    choices = tuple(_choice(row, rate) for row in records(shown(tables)))
     of_study = screen(tables)
     notes = (setting(choices), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
@@ -156,8 +157,9 @@ def _exactly(name: str, value: float) -> dict[str, float]:
     return dict.fromkeys((name, f"{name}_lo", f"{name}_hi"), value)
 
 
-def _choice(row: Mapping[str, Any]) -> Choice:
+def _choice(row: Mapping[str, Any], rate: FailureRate) -> Choice:
     """A row of the screen."""
+    others = [row[f"best_minutes_{name}"] * SECONDS_PER_MINUTE for name in OTHER_RATES]
     step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
     now = Choice(
         name=row["name"],
@@ -165,14 +167,16 @@ def _choice(row: Mapping[str, Any]) -> Choice:
         interval_s=Quantity(row["in_use_steps"] * step_s),
         loses=Quantity.of(row, "goodput_in_use").rest,
     )
+    is_used = not math.isnan(row["in_use_steps"])
     return Choice(
         name=row["name"],
         steps=Quantity.of(row, "best_steps"),
         interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
         loses=Quantity.of(row, "goodput").rest,
         fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
-        saves_gpu_hours=row["saved_gpu_hours"],
-        now=now,
+        saves_gpu_hours=row["saved_gpu_hours"] if is_used else None,
+        now=now if is_used else None,
+        other_s=None if rate.is_own_count else (others[0], others[1]),
     )
 
 
@@ -206,6 +210,8 @@ def costs_of_log(options: Options) -> Costs:
         wrong = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
     table = costs_table(given, f"costs of the log {title}, not measured here")
+    if options.now is None and facts.interval is None:
+        table = table.assign(interval=str(NEVER))
     return Costs(table, {}, (read, *_taken(facts, options)))
 
 
@@ -218,8 +224,6 @@ def _missing(facts: Facts, options: Options) -> Iterator[str]:
     if _takes_stall(options) and facts.stall is None:
         why = "it does not tell how long one takes" if facts.saves else "it names no save"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
-    if options.now is None and facts.interval is None:
-        yield '--now: how often you save today, as in --now "500 steps"'
     if options.restart is None:
         yield MISSING["restart"]
 
@@ -250,7 +254,7 @@ def _costs(facts: Facts, options: Options) -> dict[str, Any]:
         "gpus": facts.gpus or gpus,
         "step_s": step,
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
-        "interval": f"{interval} steps",
+        "interval": f"{interval or 1} steps",
         "strategies": strategies,
         "recoveries": [{"name": "restart", "down_s": options.restart}],
     }

@@ -37,6 +37,10 @@ class Saving:
         """
         return interval_s + self.durable_s - self.period_s(interval_s)
 
+    def waits_s(self, interval_s: Floats) -> Floats:
+        """How long each save waits for the one before, which is still being written."""
+        return self.period_s(interval_s) - (interval_s + self.stall_s + self.slowdown_s)
+
     def period_s(self, interval_s: Floats) -> Floats:
         """From the start of a save to the start of the next one. That waits where this one is not durable yet."""
         return formulas.period_s(interval_s, self.stall_s, self.durable_s, self.slowdown_s)

@@ -72,6 +72,11 @@ class FailureRate:
         """Whether it is of another machine than the reader's."""
         return self.source != OWN
 
+    @property
+    def is_own_count(self) -> bool:
+        """Whether failures of the reader's own machine were counted."""
+        return self.failures is not None and not self.is_published
+
     def said(self) -> Iterator[str]:
         """Sentences on how sure the rate is."""
         if self.log is not None:
@@ -87,7 +92,7 @@ class FailureRate:
         if self.is_bound:
             yield "no failure was seen: the rate is at most one in a third of the time"
         if self.is_published:
-            yield "seen elsewhere: yours may fail a third or three times as often"
+            yield "seen elsewhere: yours may fail a sixth or six times as often"
 
 
 def read_rates(folder: Path) -> list[FailureRate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pandas as pd
 
@@ -57,6 +58,8 @@ BEST_LEGEND = " +: shown to lose the least."
 """Where a row has the mark."""
 BEST = " +"
 """Behind a setup that is shown to be better than all others of its system."""
+IN_USE = 5
+"""The column of what the interval in use loses; the next one is saved against it."""
 PROJECTED = "*"
 """Behind a number of GPUs beyond those that were measured."""
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
@@ -77,13 +80,16 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         return Screen(
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
-    lines = tuple(_lines(rows))
+    lines, heads = tuple(_lines(rows)), _heads(rows)
+    if rows["in_use_steps"].isna().all():
+        lines = tuple(replace(line, cells=_without_use(line.cells)) for line in lines)
+        heads = _without_use(heads)
     untold = any(UNTOLD in line.cells for line in lines)
     has_best = any(line.cells[NAME].endswith(BEST) for line in lines)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
         verdict=remarks.verdict(tables),
-        heads=_heads(rows),
+        heads=heads,
         lines=lines,
         rest=f"{folder}/advice.csv",
         remarks=(
@@ -156,6 +162,11 @@ def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
         f"{unit}s", "setup", "checkpoint\nevery, min", "\nloses", "fine,\nmin", f"{loses}\n{lose}",
         f"{unit}-h/day\nsaved", "a save\nstops for",
     )  # fmt: skip
+
+
+def _without_use(cells: tuple[str, ...]) -> tuple[str, ...]:
+    """Without what needs an interval in use: what that loses, and what is saved against it."""
+    return (*cells[:IN_USE], *cells[IN_USE + 2 :])
 
 
 def _lines(rows: pd.DataFrame) -> Iterator[Line]:

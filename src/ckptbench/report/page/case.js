@@ -39,9 +39,10 @@ function readStrategy(kind, text) {
   return { kind, name: named < 0 ? kind : text.slice(0, named).trim(), stall, then: then.join("+") };
 }
 
+/** What was emptied is said too, or the page would start from what stood there. */
 function writePairs({ texts, strategies }) {
   const of = ({ kind, name, stall, then }) => `${name === kind ? "" : `${name}=`}${stall}${kind === "async" ? `+${then}` : ""}`;
-  return [...[...texts].filter(([, text]) => text !== ""), ...strategies.map((each) => [each.kind, of(each)])];
+  return [...[...texts].filter(([name, text]) => text !== "" || origin.pairs.some(([first]) => first === name)), ...strategies.map((each) => [each.kind, of(each)])];
 }
 
 /** The numbers of a case: with all digits where its text is still that of `origin`. Wrong texts are in `wrong`, by field. */
@@ -142,7 +143,7 @@ function answer(numbers) {
   const steps = numbers.values.now?.(estimate.stepS);
   const useful = steps && ofAll[0].map((one) => usefulAt(one, steps));
   return {
-    now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) } : null,
+    now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)), waits: waitsAt(estimate, steps) } : null,
     strategies: ofAll.map((cases, place) => {
       const found = cases.map(best);
       return {
@@ -154,6 +155,7 @@ function answer(numbers) {
         lost: uncertain(found.map((each) => 1 - each.useful)),
         saved: useful && uncertain(found.map((each, at) => HOURS_PER_DAY * numbers.values.gpus * (each.useful - useful[at]))),
         fine: fine(cases[0], found[0]),
+        waits: waitsAt(cases[0], found[0].steps),
       };
     }),
   };

@@ -12,6 +12,11 @@ function usefulAt(one, steps) {
   ) / one.slower;
 }
 
+/** How long each save waits for the one before, which is still being written. */
+function waitsAt({ stepS, saving: { stallS, durableS, slowdownS } }, steps) {
+  return formulas.period_s(steps * stepS, stallS, durableS, slowdownS) - (steps * stepS + stallS + slowdownS);
+}
+
 /** The whole number of steps with the highest goodput, which rises up to it and falls after it: by golden section of the logarithm. */
 function best(one) {
   let [left, right] = [1, longest(one)];

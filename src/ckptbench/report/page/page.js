@@ -3,6 +3,8 @@
 
 const USUAL = ["1 hour", "1 day"];
 const SMALLEST_PART = 1e-5;
+/** A case without numbers, which has a strategy all the same. */
+const EMPTY = { texts: new Map(), strategies: [{ kind: "blocking", name: "blocking", stall: "", then: "" }] };
 let origin = start.cases[0];
 /** The texts of the case. */
 let asked = readPairs(origin.pairs);
@@ -102,7 +104,7 @@ function showFields({ wrong, values }) {
     byId(name).setAttribute("aria-invalid", wrong.has(name));
     byId(`${name}-wrong`).textContent = wrong.get(name) ?? "";
     const isMeasured = origin[name] && values[name] === origin[name];
-    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how}: ${duration(values[name])}` : "";
+    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how_of?.[name] ?? origin.how}: ${duration(values[name])}` : "";
   }
   byId("mtbf-hint").textContent = rateOf(asked.texts.get("rate"))?.source ?? "";
   asked.strategies.forEach((each, place) => {
@@ -145,10 +147,11 @@ function sentence({ now, strategies }, lowest) {
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   const unit = unitOfTime(seconds.value);
   if (!tells(seconds)) return `How often cannot be told: the best interval with ${name} lies between ${span(seconds.lo, seconds.hi, unit)}.`;
-  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.`;
+  const waits = lowest.waits > 0 ? ` Each save then waits ${duration(lowest.waits)} for the one before, which is still being written.` : "";
+  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")}): that loses ${lost(least)} of the time.${waits}`;
   if (now === null) return begin;
   if (lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
-  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${lost(now.lost)}. The change saves ${amount(saved)} GPU-hours a day.`;
+  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${lost(now.lost)}${now.waits > 0 ? `, as each save waits ${duration(now.waits)} for the one before` : ""}. The change saves ${amount(saved)} GPU-hours a day.`;
 }
 
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
@@ -156,6 +159,8 @@ function standing({ values, strategies, rate }) {
   if (origin.how === "") return asked.texts.size === readPairs(origin.pairs).texts.size && isStart() ? ["yours", origin.title] : ["yours", "your numbers"];
   if (values.gpus !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
   const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
+  const restart = origin.how_of.restart;
+  if (!isOwn && restart.startsWith("not")) return [origin.how, `${origin.how} at ${origin.where}, but for the restart: ${restart}`];
   return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
 }
 
@@ -227,9 +232,12 @@ function show() {
   if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
 }
 
+/** A link to a case of one's own says all of it: no number of the example is taken for the reader's. */
 function begin(from, pairs) {
   origin = from;
-  asked = readPairs(pairs, readPairs(origin.pairs));
+  const own = readPairs(pairs);
+  const isOwn = from.how === "" && own.texts.size + own.strategies.length > 0;
+  asked = readPairs(pairs, isOwn ? EMPTY : readPairs(origin.pairs));
   fill();
 }
 
