@@ -33,13 +33,15 @@ def read_logs(paths: Sequence[Path], patterns: Sequence[str] = ()) -> tuple[list
         first.events += [Event("start"), *log.events]
         first.resolution_s = max(first.resolution_s, log.resolution_s)
         first.interval = log.interval or first.interval
+        first.multiple_of = log.multiple_of or first.multiple_of
         first.step_s = log.step_s or first.step_s
     return order, first
 
 
 def _dates(log: Log) -> tuple[float, ...]:
     """Those of the first and of the last step. Empty where it has none."""
-    dates = [e.at_s for e in log.events if e.kind == "step" and (e.at_s or 0.0) > DATED_S]
+    steps = (event.at_s or 0.0 for event in log.events if event.kind == "step")
+    dates = [at_s for at_s in steps if at_s > DATED_S]
     return (min(dates), max(dates)) if dates else ()
 
 

@@ -139,7 +139,9 @@ def _waiting(costs: pd.DataFrame) -> Iterator[str]:
         took_s = interval_s + costs["stall_s"] + costs["slowdown_s"].fillna(0.0).clip(lower=0.0)
         waits_s = costs["durable_s"] - took_s
         if (waits_s > 0).any():
-            yield waiting(costs.loc[waits_s.idxmax(), "name"], when, waits_s.max())
+            yield waiting(
+                str(costs["name"].iloc[int(waits_s.argmax())]), when, float(waits_s.max())
+            )
 
 
 def _minutes_in_use(costs: pd.DataFrame) -> pd.Series[float]:
