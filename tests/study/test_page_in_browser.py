@@ -222,7 +222,8 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
         ["blocking", "40 min", "968", "5.7 %", "20 - 81 min", "182"],
         ["async", "9.1 min", "219", "2.2 %", "3.8 - 22 min", "398"],
     ]
-    assert browser.element("save-steps").text == "save_steps=219"
+    assert browser.element("save-steps").text == "every 200 steps"
+    assert browser.run("return [968, 1609, 37257, 7, 1234567].map(steps => rounded(steps, {from: 1, to: 1e9}))") == [1000, 1600, 40000, 7, 1200000]  # fmt: skip
     enter(browser, "now", "")
     blocking, later = strategies(browser)
     assert (blocking[2]["value"], later[2]["value"], blocking[5]) == (968, 219, "")

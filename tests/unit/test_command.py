@@ -49,9 +49,11 @@ def test_the_answer_stands_beside_the_interval_in_use(capsys: pytest.CaptureFixt
 
 def test_the_settings_to_copy_are_in_whole_steps(capsys: pytest.CaptureFixture[str]) -> None:
     text = said([*BOTH, "--save-steps"], capsys)
-    for number in (968, 219):
-        for setting in ("save_steps={}", "every_n_train_steps={}", "checkpoint.interval={}"):
+    for number in (1000, 200):
+        for setting in ("every_n_train_steps={}", "checkpoint.interval={}", "--save-interval {}"):
             assert setting.format(number) in text
+    assert "save_steps=1000" in text
+    assert text.count("Transformers") == 1  # whose saves all block
 
 
 def test_without_an_interval_in_use_nothing_is_saved(capsys: pytest.CaptureFixture[str]) -> None:

@@ -392,8 +392,7 @@ def test_a_log_is_answered_by_the_interval_to_set(
     log = str(written(tmp_path, megatron(Made())))
     lines = said(["--training-log", log, "--restart", "90s", "--mtbf", "14h"], capsys).splitlines()
     assert lines[0] == "How often to checkpoint: train.log"
-    assert lines[1].startswith("Save every ")
-    steps = int(lines[1].rpartition("save_steps=")[2])
+    assert lines[1] == "Save every 1,000 steps (41 min): --save-interval 1000"
     assert lines[2] == "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
     assert lines[3].startswith("It tells: a step 2.4")
     assert lines[4].startswith("A log does not tell all that steps lose beside an asynchronous ")
@@ -402,8 +401,8 @@ def test_a_log_is_answered_by_the_interval_to_set(
         said(["--training-log", log, "--restart", "90s", "--mtbf", "14h", "--json"], capsys)
     )
     (choice,) = told["strategies"]
-    assert choice["steps"] == steps
-    assert choice["steps_lo"] < steps < choice["steps_hi"]
+    assert choice["fine_from_steps"] < 1000 < choice["fine_to_steps"]
+    assert choice["steps_lo"] < choice["steps"] < choice["steps_hi"]
     assert choice["now"]["steps"] == 200
     assert (told["gpus"], told["remarks"][1]) == (64, lines[2])
 
@@ -459,6 +458,26 @@ def test_the_evaluation_in_a_save_is_told_until_an_option_says_what_the_save_cos
     alone = said([*case, "--blocking", "8s"], capsys)
     assert words not in alone
     assert said([*case, *storage], capsys) == alone
+
+
+@pytest.mark.parametrize(
+    ("own", "steps"),
+    [({"eval_steps": 700}, 700), ({"save_steps": 300}, 900), ({"eval_steps": 4000, "save_steps": 4000}, 1000)],
+)  # fmt: skip
+def test_the_setting_is_a_multiple_of_what_the_log_says(
+    own: dict[str, int], steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Transformers demands one of the steps between evaluations for `load_best_model_at_end`. Where none is fine, it is a round number."""
+    log = str(written(tmp_path, state(**own)))
+    case = ["--training-log", log, "--mtbf", "5h", "--gpus", "8", "--step", "1.5s", "--blocking", "1min", "--restart", "5min"]  # fmt: skip
+    assert re.search(
+        rf"Save every {steps:,} steps \(.* min\): save_steps={steps}\n", said(case, capsys)
+    )
+    copied = said([*case, "--save-steps"], capsys)
+    assert f" save_steps={steps}\n" in copied
+    assert "torchtitan" not in copied
+    later = [*case[:-4], "--async", "3s+90s", *case[-2:]]
+    assert "save_steps" not in said(later, capsys) + said([*later, "--save-steps"], capsys)
 
 
 def test_what_a_log_does_not_tell_is_asked_for_at_once(

@@ -81,8 +81,9 @@ def interval_lines(costs: Costs, overrides: Overrides, measures: Measures) -> li
         return [f"{RATE_NEEDED}:", *(row.format(*one).rstrip() for one in rows)]
     steps, loses, now = _best(costs, overrides.mtbf_s)
     longer = _longer(steps, updates)
+    setting = "" if costs.background else f": save_steps={steps}"  # of trainers that block
     return [
-        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}: save_steps={steps}, which loses"
+        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}{setting}, which loses"
         f" {percent(loses)}; today's {today} lose {percent(now)}, at a failure every {duration(overrides.mtbf_s)} (as you say)"
     ]
 
@@ -99,7 +100,7 @@ def _every(costs: Costs, steps: int) -> str:
 
 
 def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
-    """Steps between two saves, what they lose, and what today's interval does."""
+    """A round number of steps between two saves, what they lose, and what today's interval does."""
     model: Any = importlib.import_module("ckptbench.decide.model")
     saving = model.Saving(
         stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
@@ -108,4 +109,7 @@ def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
     rate, step = 1 / mtbf_s, costs.step.mean
     best = model.best(saving, recovering, rate, step_s=step)
     now = model.goodput(costs.interval_steps * step, saving, recovering, rate)
-    return int(best.steps), 1 - float(best.goodput), 1 - float(now)
+    fine = int(best.fine_from_steps), int(best.fine_to_steps)
+    steps = model.rounded(int(best.steps), fine)
+    useful = model.goodput(steps * step, saving, recovering, rate)
+    return steps, 1 - float(useful), 1 - float(now)

@@ -99,6 +99,8 @@ class Choice:
     """A day, against the interval in use. None where that is not given."""
     now: Choice | None = None
     """What the interval in use is and loses. None where it is not given."""
+    is_async: bool = False
+    """Whether training goes on before a checkpoint is durable."""
     waits_s: float = 0.0
     """For how long each save waits for the one before."""
     other_s: tuple[float, float] | None = None
@@ -137,6 +139,7 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         interval_s=_known(found.interval_s),
         loses=_known(1 - found.goodput),
         fine_steps=(int(found.fine_from_steps[0]), int(found.fine_to_steps[0])),
+        is_async=bool(np.any(strategy.saving.durable_s > strategy.saving.stall_s)),
         waits_s=float(strategy.saving.waits_s(found.interval_s[0])),
         other_s=_at_other_rates(case, strategy),
     )

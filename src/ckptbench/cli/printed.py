@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ckptbench.cli.case import Choice, answer
 from ckptbench.cli.options import Options
-from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.decide.model import LEAST_USEFUL, rounded
 from ckptbench.report.answer.quantities import (
     PERCENT,
     Quantity,
@@ -35,12 +35,17 @@ from ckptbench.report.answer.screen import (
     waiting,
 )
 
-SAVE_STEPS = (
+Settings = tuple[tuple[str, str], ...]
+"""Of programs: how each is told the number of steps."""
+SAVE_STEPS: Settings = (
     ("Transformers", "save_steps={steps}"),
     ("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"),
-    ("TorchTitan", "--checkpoint.interval={steps}"),
+    ("torchtitan", "--checkpoint.interval={steps}"),
+    ("Megatron-LM", "--save-interval {steps}"),
 )
-"""How programs for training are told the interval."""
+"""Of those that need no log."""
+BLOCKING_ONLY = ("Transformers",)
+"""Programs that have no asynchronous saves."""
 
 
 def is_conclusive(choice: Choice) -> bool:
@@ -63,10 +68,22 @@ class Answer:
     choices: tuple[Choice, ...]
     """In the order of the text."""
     remarks: tuple[str, ...]
+    settings: Settings = SAVE_STEPS
+    """Of programs, or of the one whose log was read."""
+    multiple_of: int | None = None
 
     def save_steps(self) -> str:
         """Settings to copy, for each strategy."""
-        return "".join(f"{line}\n" for choice in self.choices for line in _settings(choice))
+        return "".join(f"{line}\n" for choice in self.choices for line in self._settings(choice))
+
+    def _settings(self, choice: Choice) -> Iterator[str]:
+        if not is_conclusive(choice):
+            yield f"{choice.name}: {'no interval helps' if helps_nothing(choice) else 'the best interval cannot be told'}"
+            return
+        steps, lasts = settable(choice, self.multiple_of)
+        yield f"{choice.name}: every {steps:,} {'step' if steps == 1 else 'steps'}, {lasts}"
+        for program, setting in copied(choice, self.settings, steps):
+            yield f"  {program:<14}{setting}"
 
     def json(self) -> str:
         """Text. docs/decision.md says what its keys mean."""
@@ -79,15 +96,18 @@ class Answer:
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def _settings(choice: Choice) -> Iterator[str]:
-    if not is_conclusive(choice):
-        yield f"{choice.name}: {'no interval helps' if helps_nothing(choice) else 'the best interval cannot be told'}"
-        return
-    steps = round(choice.steps.value)
-    unit = "step" if steps == 1 else "steps"
-    yield f"{choice.name}: every {steps:,} {unit}, {duration(choice.interval_s.value)}"
-    for program, setting in SAVE_STEPS:
-        yield f"  {program:<14}{setting.format(steps=steps)}"
+def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
+    """What to copy into each program that has such saves."""
+    for program, setting in settings:
+        if not (choice.is_async and program in BLOCKING_ONLY):
+            yield program, setting.format(steps=steps)
+
+
+def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
+    """A round number of steps that is fine, and how long it is."""
+    best = round(choice.steps.value)
+    steps = rounded(best, choice.fine_steps or (best, best), multiple_of)
+    return steps, duration(choice.interval_s.value * steps / choice.steps.value)
 
 
 def _content(choice: Choice) -> dict[str, Any]:

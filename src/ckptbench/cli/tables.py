@@ -16,7 +16,7 @@ from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.cli.case import Choice
 from ckptbench.cli.options import MISSING, Options
-from ckptbench.cli.printed import Answer, is_conclusive
+from ckptbench.cli.printed import SAVE_STEPS, Answer, Settings, copied, is_conclusive, settable
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -53,7 +53,7 @@ def answer_from_tables(options: Options) -> Answer:
     tables = decided(costs, rate, gpus)
     choices = tuple(_choice(row, rate) for row in records(shown(tables)))
     of_study = screen(tables)
-    notes = (setting(choices), *costs.notes) if costs.notes else ()
+    notes = (setting(choices, costs), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
@@ -66,6 +66,8 @@ def answer_from_tables(options: Options) -> Answer:
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
         choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks),
+        settings=SAVE_STEPS if costs.settings is None else costs.settings,
+        multiple_of=costs.multiple_of,
     )
 
 
@@ -110,6 +112,9 @@ class Costs:
     others: Mapping[str, pd.DataFrame]
     notes: tuple[str, ...] = ()
     """Sentences on where they are from, for the top of the screen."""
+    settings: Settings | None = None
+    """How the program whose log was read is told the interval. None: any program."""
+    multiple_of: int | None = None
 
     @classmethod
     def of(cls, study: Path | None, file: Path | None) -> Self:
@@ -176,6 +181,7 @@ def _choice(row: Mapping[str, Any], rate: FailureRate) -> Choice:
         fine_steps=(int(row["fine_from_steps"]), int(row["fine_to_steps"])),
         saves_gpu_hours=row["saved_gpu_hours"] if is_used else None,
         now=now if is_used else None,
+        is_async=bool(row["durable_s"] > max(row["stall_s"], row["stall_s_hi"])),
         other_s=None if rate.is_own_count else (others[0], others[1]),
     )
 
@@ -212,7 +218,8 @@ def costs_of_log(options: Options) -> Costs:
     table = costs_table(given, f"costs of the log {title}, not measured here")
     if options.now is None and facts.interval is None:
         table = table.assign(interval=str(NEVER))
-    return Costs(table, {}, (read, *_taken(facts, options)))
+    settings = () if facts.setting is None else (facts.setting,)
+    return Costs(table, {}, (read, *_taken(facts, options)), settings, facts.multiple_of)
 
 
 def _missing(facts: Facts, options: Options) -> Iterator[str]:
@@ -293,10 +300,11 @@ def _shown(known: Estimate) -> str:
     return duration(known.value, *known.interval)
 
 
-def setting(choices: tuple[Choice, ...]) -> str:
+def setting(choices: tuple[Choice, ...], costs: Costs) -> str:
     """The sentence to copy from. Empty where no interval can be recommended."""
     best = choices[0]
     if not is_conclusive(best):
         return ""
-    steps = round(best.steps.value)
-    return f"Save every {counted(steps, 'step')} ({duration(best.interval_s.value)}): save_steps={steps}"
+    steps, lasts = settable(best, costs.multiple_of)
+    words = "".join(f": {each}" for _, each in copied(best, costs.settings or (), steps))
+    return f"Save every {counted(steps, 'step')} ({lasts}){words}"

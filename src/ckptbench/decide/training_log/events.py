@@ -48,6 +48,8 @@ class Log:
     """How far times may be off."""
     interval: int | None = None
     """Steps between saves, where the log itself says it."""
+    multiple_of: int | None = None
+    """Of so many steps an interval may have to be a multiple: they are those between evaluations."""
     step_s: float | None = None
     """Of the whole run, where no single step has a time."""
 

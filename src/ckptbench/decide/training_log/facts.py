@@ -53,6 +53,10 @@ class Facts:
     interval: int | None
     """Steps from save to save."""
     gpus: int | None
+    setting: tuple[str, str] | None
+    """The program and how it is told the interval."""
+    multiple_of: int | None
+    """A multiple of it suits the training: of the steps between evaluations, or of the interval in use, which does."""
 
 
 def facts_of(log: Log) -> Facts:
@@ -65,6 +69,7 @@ def facts_of(log: Log) -> Facts:
         step = Estimate(log.step_s, UNKNOWN)
     stall, has_aside = _stall(run, step, log)
     background = any(event.background for event in log.events)
+    interval = _interval(saves) or log.interval
     return Facts(
         name=log.form.name,
         steps=run.steps,
@@ -75,7 +80,9 @@ def facts_of(log: Log) -> Facts:
         aside=log.form.aside if has_aside or log.step_s else "",
         durable_s=fmean(run.finished) if run.finished and background else None,
         background=background,
-        interval=_interval(saves) or log.interval,
+        interval=interval,
+        setting=log.form.setting,
+        multiple_of=log.multiple_of or interval,
         gpus=next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None),
     )  # fmt: skip
 

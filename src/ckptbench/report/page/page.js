@@ -186,6 +186,12 @@ function swatch(place) {
   return made;
 }
 
+/** To copy: a round number. No trainer of Hugging Face saves asynchronously, so there is no `save_steps` for that. */
+function setting({ steps, fine: range, estimate: { saving } }) {
+  const round = rounded(steps.value, range);
+  return saving.durableS > saving.stallS ? `every ${counted(round, "step")}` : `save_steps=${round}`;
+}
+
 function showAnswer(numbers) {
   const answered = answer(numbers);
   const { now, strategies } = answered;
@@ -195,7 +201,7 @@ function showAnswer(numbers) {
   byId("known").textContent = words_;
   byId("sentence").textContent = sentence(answered, lowest);
   const helps = isUseful(lowest);
-  byId("save-steps").textContent = helps && tells(lowest.steps) ? `save_steps=${lowest.steps.value}` : "";
+  byId("save-steps").textContent = helps && tells(lowest.steps) ? setting(lowest) : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";

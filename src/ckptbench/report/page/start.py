@@ -20,7 +20,7 @@ from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import RATE_FACTORS, sampling
 from ckptbench.decide.inputs import GIVEN, STARTS
-from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
+from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS, ROUND
 from ckptbench.decide.rates import FailureRate
 from ckptbench.matrix.interval import Interval
 from ckptbench.report.answer import quantities
@@ -162,6 +162,7 @@ def payload(
         "gpus_per_node": choices.gpus_per_node,
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
+        "round": ROUND,
         "other_rates": RATE_FACTORS,
         "least_useful": LEAST_USEFUL,
         "words": _words(),
