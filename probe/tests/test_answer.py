@@ -13,7 +13,7 @@ from ckptbench_probe.answer import Overrides, answer
 from ckptbench_probe.costs import costs
 from ckptbench_probe.measures import measure
 from ckptbench_probe.reading import read
-from ckptbench_probe.words import counted
+from ckptbench_probe.words import as_option, counted
 
 
 @pytest.fixture
@@ -27,6 +27,21 @@ def test_long_intervals_are_whole_numbers() -> None:
     assert counted(7.5, "step") == "7.5 steps"
 
 
+def test_the_users_own_values_of_a_run_are_kept_for_its_summary(tmp_path: Path) -> None:
+    """Those of the summary come first. A file that is torn, or of another run, says nothing."""
+    Overrides(gpus=64, mtbf_s=18_000.0).keep(tmp_path, "first")
+    assert Overrides(gpus=8).or_kept(tmp_path, "first") == Overrides(gpus=8, mtbf_s=18_000.0)
+    assert Overrides().or_kept(tmp_path, "second") == Overrides()
+    (tmp_path / "options-first.json").write_text('{"gpus": 6')
+    assert Overrides().or_kept(tmp_path, "first") == Overrides()
+
+
+def test_a_time_is_written_as_users_do() -> None:
+    times = {18_000: "5h", 5400: "1.5h", 172_800: "2d", 480: "8min", 100: "100s", 0.5: "500ms"}
+    for seconds, text in times.items():
+        assert as_option(seconds) == text
+
+
 def test_without_ckptbench_the_command_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +51,7 @@ def test_without_ckptbench_the_command_is_told(
         costs(measures), Overrides(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
     )
     assert line.endswith(
-        f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 7200s --gpus 64 --save-steps"
+        f"ckptbench decide --costs '{folder}/costs.yaml' --mtbf 2h --gpus 64 --save-steps"
     )
     first, line = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert first == "how often to save depends on how often the job fails"
@@ -44,12 +59,12 @@ def test_without_ckptbench_the_command_is_told(
 
 
 def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
-    """Young's intervals: the roots of 2 x 0.4 s x 3,600 s and of ten and a hundred times that, less what Daly's takes off."""
+    """Young's intervals, rounded: the roots of 2 x 0.4 s x 3,600 s and of ten and a hundred times that, 54, 170 and 537 s."""
     measures = replace(measure(read(folder)), updates=200)
     first, heads, *table, last = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
     assert first == "how often to save depends on how often the job fails:"
     assert heads.split("  ")[-1] == "today's 3 steps lose"
-    for line, hours, steps in zip(table, (1, 10, 100), (53, 169, 536), strict=True):
+    for line, hours, steps in zip(table, (1, 10, 100), (50, 170, 500), strict=True):
         assert line.startswith(f"{hours} h ")
         assert f" {steps} steps (" in line
         longer = line.endswith("longer than this training's 200 steps: save at its end")
@@ -60,8 +75,8 @@ def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
 def test_with_ckptbench_the_interval_is_told(folder: Path) -> None:
     measures = measure(read(folder))
     (line,) = answer(costs(measures), Overrides(mtbf_s=7200.0), measures, folder / "costs.yaml")
-    # Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s.
-    assert line.startswith("longer than this training's 10 steps: save at its end; a longer training: save every 76 steps (76 s): save_steps=76")  # fmt: skip
+    # Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s: 80, a round number.
+    assert line.startswith("longer than this training's 10 steps: save at its end; a longer training: save every 80 steps (80 s): save_steps=80")  # fmt: skip
     assert "today's 3 steps lose" in line
 
 

@@ -168,7 +168,7 @@ def test_a_command_that_cannot_start_is_said_in_one_line(
 
 def test_a_killed_run_is_summarized_from_its_folder(bench: Bench) -> None:
     bench.write("train.py", SLEEPING)
-    started = bench.start(sys.executable, "train.py")
+    started = bench.start(sys.executable, "train.py", options=("--mtbf", "5h", "--gpus", "64"))
     assert started.stdout is not None
     started.stdout.readline()
     assert started.stdout.readline() == "sleeping\n"
@@ -182,6 +182,8 @@ def test_a_killed_run_is_summarized_from_its_folder(bench: Bench) -> None:
     assert "1 rank, 10 steps" in told.stderr
     assert "1 of 1 processes did not end by themselves" in told.stderr
     assert "every 4 steps, by safetensors" in told.stderr
+    summary = json.loads((bench.folder / "seen" / "summary.json").read_text())
+    assert summary["mtbf_s"] == 18_000
     assert told.stdout == ""
 
 

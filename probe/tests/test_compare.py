@@ -174,7 +174,7 @@ def test_the_answer_is_one_screen(known: tuple[Comparing, Compared]) -> None:
     assert "5.0 ms (5.0 to 5.0)" in beside
     assert "38 ms (" in beside
     assert "8.0 MB" in beside
-    assert f"ckptbench decide --costs {compared.output}/costs.yaml --mtbf 18000s --gpus 1 --save-steps" in "\n".join(lines)  # fmt: skip
+    assert f"ckptbench decide --costs {compared.output}/costs.yaml --mtbf 5h --gpus 1 --save-steps" in "\n".join(lines)  # fmt: skip
     assert lines[-1] == f"files         compare.csv in {compared.output}; no figure: matplotlib is not installed beside ckptbench-probe"  # fmt: skip
     assert len(lines) <= 16
     costs = (compared.output / "costs.yaml").read_text()

@@ -232,7 +232,8 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
         ["blocking", "40 min", "968", "5.7 %", "21 - 76 min", "182"],
         ["async", "9.1 min", "219", "2.2 %", "4.7 - 18 min", "398"],
     ]
-    assert browser.element("save-steps").text == "save_steps=219"
+    assert browser.element("save-steps").text == "every 200 steps"
+    assert browser.run("return [968, 1609, 37257, 7, 1234567].map(steps => rounded(steps, {from: 1, to: 1e9}))") == [1000, 1600, 40000, 7, 1200000]  # fmt: skip
     enter_cost(browser, 1, "then", "5h")
     assert [row[5] for row in strategies(browser)[1:]][1]["value"] == pytest.approx(-2069, abs=0.5)
     shown = "return document.querySelector('#strategies-compared tbody tr:last-child td:last-child').textContent"
@@ -257,7 +258,7 @@ def test_the_example_has_the_answer_of_the_command(browser: Browser, calculator:
     browser.run("start.rates[0].hours = [1e5, 10, 1e7]")
     choose(browser, "rate", browser.run("return start.rates[0].title"))
     assert "The best interval may be" in browser.element("sentence").text
-    assert browser.element("save-steps").text.startswith("save_steps=")
+    assert browser.element("save-steps").text == "every 1,200 steps"
     assert all("[" in row[1] and "[" in row[3] for row in browser.run(ROWS))
     browser.run("start.rates[0].hours = [1e5]; start.rates[0].bound = true")
     choose(browser, "rate", browser.run("return start.rates[1].title"))
@@ -370,12 +371,32 @@ def test_the_address_holds_the_case_in_the_options_of_the_command(
     assert wrong(browser, "strategy-0").startswith("Not a time")
 
 
+def test_no_number_of_the_example_is_taken_for_the_readers(
+    browser: Browser, calculator: Path
+) -> None:
+    """A link says all of its case. What is emptied stays so."""
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&blocking=dcp%3D60s")
+    assert [row[0] for row in strategies(browser)] == ["dcp"]
+    assert "Now" not in browser.element("sentence").text
+    browser.open(calculator, "#gpus=8&mtbf=3h")
+    assert browser.element("known").text == "Correct what is marked."
+    assert all(wrong(browser, name) for name in ("step", "restart", "strategy-0"))
+    browser.open(calculator)
+    enter(browser, "now", "")
+    browser.open(calculator, f"#{browser.driver.current_url.partition('#')[2]}")
+    assert [row[0] for row in strategies(browser)] == ["blocking", "async"]
+    enter(browser, "now", "10 s")
+    enter_cost(browser, 0, "stall", "1 s")
+    browser.open(calculator, "#gpus=256&mtbf=14h&step=2.5s&restart=8min&now=30s&async=3s%2B90s")
+    assert "as each save waits 60 s for the one before" in browser.element("sentence").text
+
+
 def test_a_wrong_entry_is_named_and_changes_nothing(browser: Browser) -> None:
     """A right one is left as it was typed."""
     start = strategies(browser)
     for name, entered in (
         ("gpus", "0"), ("gpus", "1.5"), ("gpus", "1000001"), ("gpus", "1,0"), ("gpus", ""), ("now", "-1"), ("now", "0 steps"), ("step", "0 s"),
-        ("step", "2 parsecs"), ("survived", "101"), ("state", "98 Gb"), ("bandwidth", "3 GB"),
+        ("step", "2 parsecs"), ("survived", "101"), ("survived", "0.77"), ("survived", "1"), ("state", "98 Gb"), ("bandwidth", "3 GB"),
     ):  # fmt: skip
         before = browser.element(name).get_attribute("value") or ""
         paste(browser, name, entered)
@@ -388,6 +409,23 @@ def test_a_wrong_entry_is_named_and_changes_nothing(browser: Browser) -> None:
     enter(browser, "now", "0100 steps")
     assert browser.element("now").get_attribute("value") == "0100 steps"
     assert strategies(browser)[0][2]["value"] == 100
+
+
+def test_each_strategy_has_a_name_of_its_own(browser: Browser, written: Path) -> None:
+    """As in the command. One that is added is named as none is."""
+    enter_cost(browser, 1, "name", "")
+    assert wrong(browser, "strategy-1") == "Enter a name"
+    enter_cost(browser, 1, "name", "native")
+    assert wrong(browser, "strategy-0") == wrong(browser, "strategy-1") == "2 strategies have this name: give each its own"  # fmt: skip
+    browser.open(written, "#from=an+example&blocking=60s&blocking=20s&now=")
+    assert wrong(browser, "strategy-1").startswith("2 strategies have this name")
+    browser.element("reset").click()
+    for _ in range(2):
+        browser.element("add").click()
+    browser.driver.find_elements("css selector", ".strategy button")[0].click()
+    browser.element("add").click()
+    names = [row[0] for row in strategies(browser)[1:]]
+    assert names == ["async", "strategy 3", "strategy 4", "strategy 5"]
 
 
 def test_strategies_and_failures_are_chosen(browser: Browser) -> None:
@@ -526,4 +564,4 @@ def test_a_training_shorter_than_the_interval_needs_no_save(
     assert "the training, 4,000 steps. Save at the end, before the time limit." in said
     assert browser.element("save-steps").text == ""
     enter(browser, "mtbf", "1h")
-    assert browser.element("save-steps").text.startswith("save_steps=")
+    assert browser.element("save-steps").text == "every 80 steps"

@@ -173,7 +173,10 @@ def test_an_interval_that_spans_more_than_tenfold_stands_beside_its_number() -> 
     advice["best_minutes_lo"] = advice["best_minutes_hi"] / 9.9
     assert "spans more than ten-fold" not in words(tables)
     advice["best_minutes_lo"] = advice["best_minutes_hi"] / 10.1
-    assert all("[" in own[2] and " - " in own[4] and own[6].lstrip("-")[0].isdigit() for own in cells(tables))
+    assert all(
+        "[" in own[2] and " - " in own[4] and own[6].lstrip("-")[0].isdigit()
+        for own in cells(tables)
+    )
     assert "spans more than ten-fold" in words(tables)
 
 

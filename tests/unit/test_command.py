@@ -50,9 +50,11 @@ def test_the_answer_stands_beside_the_interval_in_use(capsys: pytest.CaptureFixt
 
 def test_the_settings_to_copy_are_in_whole_steps(capsys: pytest.CaptureFixture[str]) -> None:
     text = said([*BOTH, "--save-steps"], capsys)
-    for number in (968, 219):
-        for setting in ("save_steps={}", "every_n_train_steps={}", "checkpoint.interval={}"):
+    for number in (1000, 200):
+        for setting in ("every_n_train_steps={}", "checkpoint.interval={}", "--save-interval {}"):
             assert setting.format(number) in text
+    assert "save_steps=1000" in text
+    assert text.count("Transformers") == 1  # whose saves all block
 
 
 def test_without_an_interval_in_use_nothing_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,8 +80,9 @@ def test_size_and_bandwidth_stand_for_seconds(capsys: pytest.CaptureFixture[str]
     both = said([*CASE, *storage, "--async", "3s"], capsys)
     assert both == said([*CASE, "--blocking", "60s", "--async", "3s+60s"], capsys)
     each = ["--state", "96GB", "--rank-bandwidth", "0.1GB/s"]
-    more_than_there_are = said([*CASE, *each, "--shared-by", "4096"], capsys)
-    assert more_than_there_are == said([*CASE, *each], capsys)
+    assert said([*CASE, *each, "--shared-by", "256"], capsys) == said([*CASE, *each], capsys)
+    more = refused([*CASE, *each, "--shared-by", "257"], capsys)
+    assert "--shared-by is 257: use at most the 256 of --gpus" in more
 
 
 @pytest.mark.parametrize(
@@ -127,6 +130,13 @@ def test_options_that_do_not_go_together_are_told_at_once(
     text = refused([*CASE, "--gpu-mtbf", "5y", "--async", "3s", "--state", "9GB"], capsys)
     for words in ("--mtbf and --gpu-mtbf", "--state: give --bandwidth"):
         assert words in text
+
+
+@pytest.mark.parametrize("again", [["--now", "1h"], ["--gpus", "512"], ["--mtbf", "9h"], ["--json", "--json"]])  # fmt: skip
+def test_an_option_of_one_value_is_refused_the_second_time(
+    again: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused([*BOTH, *again], capsys) == f"Error: {again[0]}: given 2 times: give it once\n"
 
 
 def test_up_to_a_million_gpus_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,7 +256,7 @@ def test_an_interval_that_spans_more_than_tenfold_stands_beside_its_number(
     assert "?" not in text
     assert "the best interval may be 3.9 - 57 h: begin with 9.1 h;" in text
     settings = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys)
-    assert "blocking: every 13,129 steps, 9.1 h [3.9, 57]" in settings
+    assert "blocking: every 13,000 steps, 9.0 h (best: 9.1 h [3.9, 57])" in settings
     told = json.loads(said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--json"], capsys))
     assert not any(each["told"] for each in told["strategies"])
 

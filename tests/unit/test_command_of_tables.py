@@ -59,6 +59,37 @@ def test_the_command_and_the_options_agree(capsys: pytest.CaptureFixture[str]) -
     assert other["steps_lo"] < other["steps"] < other["steps_hi"]
 
 
+@pytest.mark.parametrize("rate", [["--mtbf", "14h"], ["--rate", "llama3"]])
+def test_other_rates_are_in_json_where_the_text_has_them(
+    rate: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = ["--costs", COSTS, *rate]
+    assert "A third as many: " in said(case, capsys)
+    for each in strategies(case, capsys).values():
+        assert each["interval_s_if_failures_a_third"] > each["interval_s"] > each["interval_s_if_failures_three_times"]  # fmt: skip
+    log = str(REPOSITORY / "config" / "failures" / "example" / "log.csv")
+    (first, *_) = strategies(["--costs", COSTS, "--log", log], capsys).values()
+    assert first["interval_s_if_failures_a_third"] is None
+
+
+def test_saves_that_wait_for_the_one_before_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a file of costs as among options."""
+    costs = tmp_path / "costs.yaml"
+    costs.write_text(
+        "title: mine\ngpus: 256\nstep_s: 2.5\nsteps_per_epoch: 12\nstrategies:\n  - {name: async, stall_s: 3, durable_s: 93}\n"
+        "recoveries:\n  - {name: restart, down_s: 480}\n"
+    )
+    options = ["--gpus", "256", "--step", "2.5s", "--restart", "8min", "--async", "3s+90s"]
+    for case, now, slow in ((["--costs", str(costs)], ["--now", "30s"], ["--now", "90s"]), (options, ["--now", "30s"], ["--now", "90s"])):  # fmt: skip
+        wait = "now each save waits 60 s for the one before"
+        assert wait in said([*case, "--mtbf", "14h", *now], capsys)
+        assert "each save waits" not in said([*case, "--mtbf", "14h", *slow], capsys)
+    often = ["--mtbf", "20s", "--restart", "1s", "--step", "8s"]
+    assert "async: at the best interval each save waits" in said(["--gpus", "256", *often, "--async", "3s+9s"], capsys)  # fmt: skip
+
+
 def test_a_study_is_answered_for_other_gpus(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(["--study", study, "--gpus", "256", "--mtbf", "14h"], capsys)
     rows = [line for line in text.splitlines() if line.startswith("256* ")]
@@ -108,10 +139,14 @@ def test_a_folder_without_a_study_is_one_line(
 def test_settings_to_copy_are_those_of_the_rows(
     study: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Round ones that are fine."""
     given = ["--study", study, "--gpus", "256", "--mtbf", "14h"]
-    steps = [round(each["steps"]) for each in strategies(given, capsys).values() if each["told"]]
+    told = [each for each in strategies(given, capsys).values() if each["told"]]
     text = said([*given, "--save-steps"], capsys)
-    assert [int(line.partition("save_steps=")[2]) for line in text.splitlines() if " save_steps=" in line] == steps  # fmt: skip
+    copied = [int(line.partition("interval=")[2]) for line in text.splitlines() if "checkpoint.interval=" in line]  # fmt: skip
+    assert [each["steps"] for each in told] == [646, 2033, 309, 968]
+    assert copied == [600, 2000, 300, 1000]
+    assert all(each["fine_from_steps"] <= steps <= each["fine_to_steps"] for each, steps in zip(told, copied, strict=True))  # fmt: skip
 
 
 @pytest.mark.parametrize(

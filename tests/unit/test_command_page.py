@@ -29,7 +29,7 @@ def pairs(page: Path) -> set[tuple[str, str]]:
 
 
 def test_the_calculator_is_one_file_with_an_example(tmp_path: Path) -> None:
-    page = tmp_path / "new" / "calculator.html"
+    page = tmp_path / "calculator.html"
     assert run(["page", str(page)]) == 0
     assert pairs(page) == set(EXAMPLE)
     assert not re.search(r"(src|href)=\"https?:", page.read_text())
@@ -57,6 +57,16 @@ def test_a_page_of_options_alone_is_refused(
     assert run(["decide", *options, "--html", str(page)]) == WRONG_USE
     assert "--html: give --study, --costs or --training-log too" in capsys.readouterr().err
     assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    "verb", [["page"], ["decide", "--costs", COSTS, "--mtbf", "14h", "--html"]]
+)
+def test_no_folder_is_made_for_a_page(verb: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "typo"
+    with pytest.raises(DataError, match=rf"^{folder}/x.html: .* no folder {folder}: make it, or"):
+        run([*verb, str(folder / "x.html")])
+    assert not folder.exists()
 
 
 def test_a_page_that_cannot_be_written_is_told_in_one_line() -> None:

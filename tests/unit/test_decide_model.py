@@ -9,7 +9,7 @@ import pytest
 from scipy.special import lambertw
 
 from ckptbench.decide.formulas import daly_s, saxena_s, young_s
-from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput, rounded
 from tests.study.selection import FULL
 
 HOUR = 3600.0
@@ -335,6 +335,17 @@ def test_arrays_of_inputs_are_broadcast() -> None:
     for name in ("steps", "interval_s", "goodput", "fine_from_steps", "fine_to_steps"):
         assert getattr(found, name).shape == (7, 3)
         assert getattr(found, name)[-1, 1] == getattr(alone, name)
+
+
+@pytest.mark.parametrize(
+    ("steps", "fine", "multiple_of", "told"),
+    [(968, (480, 1938), None, 1000), (219, (91, 528), None, 200), (1609, (900, 3000), None, 1600), (1609, (900, 3000), 500, 1500),
+     (968, (480, 1938), 4000, 1000), (37, (36, 38), None, 37), (7, (5, 9), None, 7), (1, (1, 2), None, 1), (3, (2, 5), 10, 3)],
+)  # fmt: skip
+def test_a_round_number_of_steps_is_fine(
+    steps: int, fine: tuple[int, int], multiple_of: int | None, told: int
+) -> None:
+    assert rounded(steps, fine, multiple_of) == told
 
 
 def test_no_interval_is_shorter_than_a_step() -> None:

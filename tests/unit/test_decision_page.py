@@ -82,9 +82,18 @@ def test_a_setup_is_a_case_in_the_options_of_the_command(study: dict[str, Any]) 
 def test_restarts_that_differ_are_those_that_were_measured(rates: list[FailureRate]) -> None:
     rows = costs().assign(down_s=lambda frame: frame["down_s"].where(frame["strategy"] != "async", 20.0))  # fmt: skip
     case = case_of(payload(rows, rates, CHOICES), 2, "ulfm")
-    assert dict(case["pairs"])["restart"] == "as measured"
+    assert dict(case["pairs"])["restart"] == "as in the study"
     assert case["restart"] is None
     assert [each["down"] for each in case["strategies"]] == [9.9, 20.0]
+
+
+def test_what_was_not_measured_is_not_called_so(rates: list[FailureRate]) -> None:
+    """A restart that stands for a start and a load, and a time that an option has set."""
+    rows = costs().assign(down_from="starts", step_s_lo=2.2, step_s_hi=2.2)
+    how = case_of(payload(rows, rates, CHOICES), 4, "restart")["how_of"]
+    assert how == {"step": "given", "restart": "not measured, taken as a start and a load"}
+    how = case_of(payload(costs(), rates, CHOICES), 4, "restart")["how_of"]
+    assert how == {"step": "measured", "restart": "measured"}
 
 
 def test_levels_come_with_their_strategy(study: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.files import STATE
 from ckptbench.decide.training_log.forms import EVALUATED
+from ckptbench.decide.training_log.joined import read_logs
 from ckptbench.decide.training_log.reader import read_log
 
 MIDDLE = 0.03
@@ -275,7 +276,7 @@ PROGRAMS = {
     "state": state(),
     "joined": bars(Made(steps=400)).replace("\r", ""),
 }
-NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "log_pattern") else None for field in fields(Options)}  # fmt: skip
+NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "training_logs", "log_pattern") else None for field in fields(Options)}  # fmt: skip
 PIECES = ("", "\x00", "\n", "nan", "-1", "1e400", "9" * 30, "0", '"', "2026-99-99 99:99:99", "é", "\r", ",", "inf", "[", "{")  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path
             end = at + chosen.choice((0, 1, 9, 300))
             damaged = damaged[:at] + chosen.choice(PIECES) + damaged[end:]
         path = written(tmp_path, damaged)
-        asked = Options(**{**NOTHING, "training_log": path})
+        asked = Options(**{**NOTHING, "training_logs": (path,)})
         try:
             costs_of_log(asked)
         except click.UsageError as error:
@@ -391,8 +392,7 @@ def test_a_log_is_answered_by_the_interval_to_set(
     log = str(written(tmp_path, megatron(Made())))
     lines = said(["--training-log", log, "--restart", "90s", "--mtbf", "14h"], capsys).splitlines()
     assert lines[0] == "How often to checkpoint: train.log"
-    assert lines[1].startswith("Save every ")
-    steps = int(lines[1].rpartition("save_steps=")[2])
+    assert lines[1] == "Save every 1,000 steps (41 min): --save-interval 1000"
     assert lines[2] == "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
     assert lines[3].startswith("It tells: a step 2.4")
     assert lines[4].startswith("A log does not tell all that steps lose beside an asynchronous ")
@@ -401,8 +401,8 @@ def test_a_log_is_answered_by_the_interval_to_set(
         said(["--training-log", log, "--restart", "90s", "--mtbf", "14h", "--json"], capsys)
     )
     (choice,) = told["strategies"]
-    assert choice["steps"] == steps
-    assert choice["steps_lo"] < steps < choice["steps_hi"]
+    assert choice["fine_from_steps"] < 1000 < choice["fine_to_steps"]
+    assert choice["steps_lo"] < choice["steps"] < choice["steps_hi"]
     assert choice["now"]["steps"] == 200
     assert (told["gpus"], told["remarks"][1]) == (64, lines[2])
 
@@ -461,6 +461,26 @@ def test_the_evaluation_in_a_save_is_told_until_an_option_says_what_the_save_cos
     assert said([*case, *storage], capsys) == alone
 
 
+@pytest.mark.parametrize(
+    ("own", "steps"),
+    [({"eval_steps": 700}, 700), ({"save_steps": 300}, 900), ({"eval_steps": 4000, "save_steps": 4000}, 1000)],
+)  # fmt: skip
+def test_the_setting_is_a_multiple_of_what_the_log_says(
+    own: dict[str, int], steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Transformers demands one of the steps between evaluations for `load_best_model_at_end`. Where none is fine, it is a round number."""
+    log = str(written(tmp_path, state(**own)))
+    case = ["--training-log", log, "--mtbf", "5h", "--gpus", "8", "--step", "1.5s", "--blocking", "1min", "--restart", "5min"]  # fmt: skip
+    assert re.search(
+        rf"Save every {steps:,} steps \(.* min\): save_steps={steps}\n", said(case, capsys)
+    )
+    copied = said([*case, "--save-steps"], capsys)
+    assert f" save_steps={steps}\n" in copied
+    assert "torchtitan" not in copied
+    later = [*case[:-4], "--async", "3s+90s", *case[-2:]]
+    assert "save_steps" not in said(later, capsys) + said([*later, "--save-steps"], capsys)
+
+
 def test_what_a_log_does_not_tell_is_asked_for_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -475,10 +495,27 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     lines = written(tmp_path, ["step=1 loss=2", "saving", "step=2 loss=2"], "no-times.log")
     case = ["--training-log", str(lines), "--log-pattern", r"step=(?P<step>\d+)", "--log-pattern", "(?P<save>saving)", "--mtbf", "5h"]  # fmt: skip
     assert "--blocking 2min; it does not tell how long one takes" in refused(case, capsys)
-    for option in ("--gpus", "--step", "--blocking or --async", "--now", "--restart"):
+    for option in ("--gpus", "--step", "--blocking or --async", "--restart"):
         assert f"\n  {option}: " in text
-    rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--now", "500 steps", "--restart", "5min"]  # fmt: skip
+    rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--restart", "5min"]
     assert "save_steps=" in said(["--training-log", log, "--mtbf", "5h", *rest], capsys)
+
+
+def test_a_log_without_saves_is_compared_with_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The best interval is that of the same numbers as options, and of a log whose interval is said."""
+    page = tmp_path / "page.html"
+    log = written(tmp_path, [f"step={step} t=2500" for step in range(1, 50)])
+    rest = ["--mtbf", "14h", "--gpus", "256", "--blocking", "60s", "--restart", "8min"]
+    case = ["--training-log", str(log), "--log-pattern", STEP, *rest]
+    text = said([*case, "--html", str(page)], capsys)
+    assert " saved" not in text
+    assert "never" not in text
+    assert page.read_text().count('["now",') == 1  # that of the example
+    (alone,), (used,) = (json.loads(said([*case, *now, "--json"], capsys))["strategies"] for now in ([], ["--now", "2h"]))  # fmt: skip
+    assert (alone["now"], alone["saves_gpu_hours_a_day"]) == (None, None)
+    assert (alone["steps"], used["now"]["steps"]) == (used["steps"], 2880) == (968, 2880)
 
 
 def test_a_state_says_that_it_may_be_wrong_for_a_resumed_training(
@@ -727,3 +764,53 @@ def test_losses_are_at_least_these_where_asynchronous_saves_have_no_end(
     assert known["at_least"] is known["now"]["at_least"] is False
     assert known["loses"] > told["loses"]
     assert "at least" not in said([*case, "--async", "3s+90s"], capsys)
+
+
+def starts(folder: Path) -> list[Path]:
+    """Logs of two starts, of which the later comes first by name."""
+    lines = torchtitan(Made(**QUIET, steps=900, killed_at=(550,)))
+    later = next(place for place in range(1, len(lines)) if "Starting job" in lines[place])
+    return [written(folder, lines[later:], "a.log"), written(folder, lines[:later], "b.log")]
+
+
+def decided(*options: object) -> list[str]:
+    return ["decide", "--mtbf", "14h", "--restart", "8min", *map(str, options)]
+
+
+def test_several_logs_are_joined_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """In whatever order they are named: as one file has it in which they lie one behind the other."""
+    later, first = starts(tmp_path)
+    whole = written(tmp_path, first.read_text() + later.read_text(), "all.log")
+    for order in ((later, first), (first, later)):
+        assert facts_of(read_logs(order)[1]) == facts_of(read_log(whole))
+    assert run(decided("--training-log", later, "--training-log", first)) == 0
+    assert "Read b.log, a.log as torchtitan: " in capsys.readouterr().out
+
+
+def test_logs_without_dates_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    paths = [written(tmp_path, [f"step={step} t=2500" for step in steps], f"{steps[0]}.log") for steps in (range(501, 900), range(1, 600))]  # fmt: skip
+    order, log = read_logs(paths, (STEP,))
+    assert [path.name for path in order] == ["1.log", "501.log"]
+    assert facts_of(log).steps == 599 + 399
+
+
+def test_logs_that_are_not_one_after_the_other_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    later, first = starts(tmp_path)
+    copy = written(tmp_path, first.read_text(), "rank1.log")
+    other = written(tmp_path, nanogpt(Made(**QUIET)), "gpt.log")
+    with pytest.raises(DataError, match=r"b.log and .*rank1.log are of the same time: name one"):
+        read_logs([first, copy])
+    with pytest.raises(DataError, match=r"is a log of .*: name logs of one training"):
+        read_logs([first, other])
+    assert run(decided("--training-log", later, "--training-log", later)) == WRONG_USE
+    assert "--training-log: one file is given twice" in capsys.readouterr().err
+
+
+def test_a_state_in_more_parts_than_gpus_of_the_log_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = ["--state", "98GB", "--rank-bandwidth", "1GB/s", "--shared-by", 65]
+    assert run(decided("--training-log", starts(tmp_path)[0], *storage)) == WRONG_USE
+    assert "--shared-by is 65: use at most the 64 of --gpus" in capsys.readouterr().err

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ckptbench_probe.costs import Costs
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.measures import Measures
-from ckptbench_probe.words import counted, duration, percent
+from ckptbench_probe.words import as_option, counted, duration, percent
 
 RATE_NEEDED = "how often to save depends on how often the job fails"
+OPTIONS = "options-{}.json"
+"""The file of a run's own values."""
 HOURS = (1, 10, 100)
 """Between two failures, of the table where no rate is known."""
 EXAMPLES = "--mtbf 14h (between two failures of the job), --gpu-mtbf 50000h (of one GPU) or --log jobs.txt (your scheduler's jobs)"
@@ -27,6 +30,19 @@ class Overrides:
     gpus: int | None = None
     mtbf_s: float | None = None
     restart_s: float | None = None
+
+    def keep(self, folder: Path, run: str) -> None:
+        """For summaries of this run. It may be killed, so this is written as it begins."""
+        folder.joinpath(OPTIONS.format(run)).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    def or_kept(self, folder: Path, run: str) -> Overrides:
+        """With those that the run was started with where these are unknown."""
+        try:
+            kept = json.loads(folder.joinpath(OPTIONS.format(run)).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # of an earlier version, or torn
+            return self
+        own = {name: value for name, value in asdict(self).items() if value is not None}
+        return Overrides(**{**kept, **own})
 
 
 def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: Path) -> list[str]:
@@ -50,7 +66,7 @@ def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: 
 
 def command(overrides: Overrides, ranks: int, file: Path) -> str:
     """That asks ckptbench with the measured numbers, wherever it is installed."""
-    rate = "" if overrides.mtbf_s is None else f" --mtbf {overrides.mtbf_s:.6g}s"
+    rate = "" if overrides.mtbf_s is None else f" --mtbf {as_option(overrides.mtbf_s)}"
     return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {overrides.gpus or ranks} --save-steps"
 
 
@@ -65,8 +81,9 @@ def interval_lines(costs: Costs, overrides: Overrides, measures: Measures) -> li
         return [f"{RATE_NEEDED}:", *(row.format(*one).rstrip() for one in rows)]
     steps, loses, now = _best(costs, overrides.mtbf_s)
     longer = _longer(steps, updates)
+    setting = "" if costs.background else f": save_steps={steps}"  # of trainers that block
     return [
-        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}: save_steps={steps}, which loses"
+        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}{setting}, which loses"
         f" {percent(loses)}; today's {today} lose {percent(now)}, at a failure every {duration(overrides.mtbf_s)} (as you say)"
     ]
 
@@ -83,7 +100,7 @@ def _every(costs: Costs, steps: int) -> str:
 
 
 def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
-    """Steps between two saves, what they lose, and what today's interval does."""
+    """A round number of steps between two saves, what they lose, and what today's interval does."""
     model: Any = importlib.import_module("ckptbench.decide.model")
     saving = model.Saving(
         stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
@@ -92,4 +109,7 @@ def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
     rate, step = 1 / mtbf_s, costs.step.mean
     best = model.best(saving, recovering, rate, step_s=step)
     now = model.goodput(costs.interval_steps * step, saving, recovering, rate)
-    return int(best.steps), 1 - float(best.goodput), 1 - float(now)
+    fine = int(best.fine_from_steps), int(best.fine_to_steps)
+    steps = model.rounded(int(best.steps), fine)
+    useful = model.goodput(steps * step, saving, recovering, rate)
+    return steps, 1 - float(useful), 1 - float(now)

@@ -35,6 +35,7 @@ def summarize(
     except UnreadableError as error:
         say_lines([str(error)])
         return False
+    overrides = overrides.or_kept(folder, probed.name)
     measures = measure(probed)
     known = costs(measures, down_s=overrides.restart_s)
     lines = screen(probed, measures, answer(known, overrides, measures, folder / COSTS), failed)

@@ -124,10 +124,11 @@ def run(folder: Path, command: list[str], overrides: Overrides, *, syscalls: boo
     if obstacle is not None:
         say(f"{folder} cannot be written to ({obstacle}): the command runs without being measured")
         end_as(launch(command, os.environ))
-    name = run_name()
+    name, own = run_name(), task_of_slurm(os.environ)
+    if own is None or own.rank == 0:
+        harmless(overrides.keep)(folder, name)
     strace = _recorder(folder, name) if syscalls else None
     status = launch(command, environment(os.environ, folder, name), strace)
-    own = task_of_slurm(os.environ)
     if own is None or own.rank == 0:
         if own is not None:
             harmless(wait_for_ranks)(folder, name, own.ranks)

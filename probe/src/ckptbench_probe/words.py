@@ -28,6 +28,15 @@ def duration(value_s: float) -> str:
     return f"{sign}{size / 1e-3:.2g} ms" if size else "0 ms"
 
 
+def as_option(value_s: float) -> str:
+    """As a user writes it after an option: `5h`, or `1.5h`."""
+    for unit_s, name in _UNITS:
+        text = f"{value_s / unit_s:.4g}"
+        if value_s >= unit_s and "e" not in text and float(text) == value_s / unit_s:
+            return text + name
+    return f"{value_s:.6g}s"
+
+
 def spread(times: Seconds) -> str:
     """The median, and the least and the most where there are several."""
     if times.number == 1:

@@ -30,7 +30,7 @@ class Failing:
     said: str
     """A sentence on it."""
     is_counted: bool
-    """Whether failures of the reader's own machine were counted. Any other rate may well be off by a factor of three."""
+    """Whether failures of the reader's own machine were counted. Of any other rate the answer says what other rates would give."""
     is_bound: bool = False
     """Whether no failure was seen: the rate is at most this."""
 
@@ -49,7 +49,7 @@ class Failing:
         return cls(
             per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
             said=_said(rate, gpus),
-            is_counted=rate.failures is not None and not rate.is_published,
+            is_counted=rate.is_own_count,
             is_bound=rate.is_bound,
         )
 
@@ -106,6 +106,10 @@ class Choice:
     """What the interval in use is and loses. None where it is not given."""
     is_bound: bool = False
     """Whether it is of a rate that is at most so high: then the interval may be longer, and less is lost."""
+    is_async: bool = False
+    """Whether training goes on before a checkpoint is durable."""
+    waits_s: float = 0.0
+    """For how long each save waits for the one before."""
     other_s: tuple[float, float] | None = None
     """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
 
@@ -131,6 +135,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
         interval_s=Quantity(steps * case.step_s),
         loses=_known(1 - useful),
         is_bound=case.failing.is_bound,
+        waits_s=float(case.strategies[0].saving.waits_s(steps * case.step_s)),
     )
 
 
@@ -143,6 +148,8 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         loses=_known(1 - found.goodput),
         fine_steps=fine_steps(found.fine_from_steps[0], found.fine_to_steps[0]),
         is_bound=case.failing.is_bound,
+        is_async=bool(np.any(strategy.saving.durable_s > strategy.saving.stall_s)),
+        waits_s=float(strategy.saving.waits_s(found.interval_s[0])),
         other_s=_at_other_rates(case, strategy),
     )
     if useful is None or case.now is None:

@@ -119,7 +119,7 @@ CHECKPOINTS = ("blocking", "asynchronous", "state")
 WRITING = ("bandwidth", "rank_bandwidth")
 STORAGE = (*WRITING, "shared_by", "write_fixed")
 """Those that say how the state is written."""
-TABLES = ("study", "costs", "training_log")
+TABLES = ("study", "costs", "training_logs")
 """Those that name a file with costs."""
 MISSING = {
     "gpus": "--gpus: how many train together",
@@ -129,9 +129,13 @@ MISSING = {
 """What is said where an option is missing."""
 
 
+OTHERWISE = {"asynchronous": "--async", "training_logs": "--training-log"}
+"""Options that are not named as their field."""
+
+
 def option(name: str) -> str:
     """The option of a field of `Options`."""
-    return "--async" if name == "asynchronous" else f"--{name.replace('_', '-')}"
+    return OTHERWISE.get(name, f"--{name.replace('_', '-')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +162,7 @@ class Options:
     now: Every | None
     study: Path | None
     costs: Path | None
-    training_log: Path | None
+    training_logs: tuple[Path, ...]
     log_pattern: tuple[str, ...]
 
     @property
@@ -224,7 +228,7 @@ class Options:
             yield f"{' or '.join(map(option, RATES))}: how often failures come"
 
     def _missing(self) -> Iterator[str]:
-        if self.training_log is None:
+        if not self.training_logs:
             yield from self.missing_rate()
         if self.is_of_tables:
             return
@@ -233,16 +237,30 @@ class Options:
             yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it, or --training-log"
 
     def _too_much(self) -> Iterator[str]:
+        yield from self._too_many_rates()
+        yield from self._too_many_costs()
+        names = [each.name for each in self._checkpoints()]
+        counts = Counter([*names, BLOCKING] if self._is_of_storage else names)
+        for name in (name for name, number in counts.items() if number > 1):
+            yield f"{name}: {counts[name]} strategies have this name: give each its own, as in sharded=20s"
+
+    def _too_many_rates(self) -> Iterator[str]:
         if len(rates := self._given(RATES)) > 1:
             yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
         if (self.failures is None) != (self.days is None):
             yield "--failures and --days: give both, as in --failures 3 --days 7"
         if self.count and (self.log is None or self.log.suffix == ".yaml"):
             yield "--count: give --log JOBS too, a table of sacct; in a YAML file, write the states into `states`"
+
+    def _too_many_costs(self) -> Iterator[str]:
         if len(tables := self._given(TABLES)) > 1:
             yield f"{' and '.join(tables)}: give one of them, as each says what checkpoints cost"
-        if self.log_pattern and self.training_log is None:
+        if self.log_pattern and not self.training_logs:
             yield "--log-pattern: give --training-log too, the log that it reads"
+        if len({*self.training_logs}) < len(self.training_logs):
+            yield "--training-log: one file is given twice: give each once"
+        if self.gpus is not None:
+            yield from self.too_many_shares(self.gpus)
         is_whole = self.study is not None or self.costs is not None
         if is_whole and (given := self._given((*CHECKPOINTS, *STORAGE))):
             yield f"{' and '.join(given)}: leave out what --study or --costs says too"
@@ -256,10 +274,11 @@ class Options:
         for each in self._checkpoints():
             if each.then_s is None and self.state is None:
                 yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
-        names = [each.name for each in self._checkpoints()]
-        counts = Counter([*names, BLOCKING] if self._is_of_storage else names)
-        for name in (name for name, number in counts.items() if number > 1):
-            yield f"{name}: {counts[name]} strategies have this name: give each its own, as in sharded=20s"
+
+    def too_many_shares(self, gpus: int) -> Iterator[str]:
+        """A line if more GPUs hold parts of the state than train."""
+        if self.shared_by is not None and self.shared_by > gpus:
+            yield f"--shared-by is {self.shared_by:,}: use at most the {gpus:,} of --gpus"
 
     def _uses_storage(self) -> bool:
         """Whether a time follows from the state and how it is written."""
@@ -279,7 +298,7 @@ class Options:
     def _write_s(self, gpus: int) -> float:
         """How long the state is written, by what is slowest: a GPU with its part, or all together."""
         assert self.state is not None
-        part = self.state / min(self.shared_by or gpus, gpus)
+        part = self.state / (self.shared_by or gpus)
         of_rank_s = part / (self.rank_bandwidth or math.inf)
         return (self.write_fixed or 0.0) + max(of_rank_s, self.state / (self.bandwidth or math.inf))
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ckptbench.cli.case import Choice, answer
 from ckptbench.cli.options import Options
-from ckptbench.decide.model import LEAST_USEFUL
+from ckptbench.decide.model import LEAST_USEFUL, rounded
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import (
     PERCENT,
@@ -24,20 +24,28 @@ from ckptbench.report.answer.quantities import (
     unit_of_time,
 )
 from ckptbench.report.answer.screen import (
+    AT_BEST,
     AT_LEAST,
     AT_MOST,
     NONE_HELPS,
+    NOW,
     WIDTH,
     printed,
     saves_at,
+    waiting,
 )
 
-SAVE_STEPS = (
+Settings = tuple[tuple[str, str], ...]
+"""Of programs: how each is told the number of steps."""
+SAVE_STEPS: Settings = (
     ("Transformers", "save_steps={steps}"),
     ("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"),
-    ("TorchTitan", "--checkpoint.interval={steps}"),
+    ("torchtitan", "--checkpoint.interval={steps}"),
+    ("Megatron-LM", "--save-interval {steps}"),
 )
-"""How programs for training are told the interval."""
+"""Of those that need no log."""
+BLOCKING_ONLY = ("Transformers",)
+"""Programs that have no asynchronous saves."""
 
 
 def is_conclusive(choice: Choice) -> bool:
@@ -78,6 +86,9 @@ class Answer:
     remarks: tuple[str, ...]
     training_steps: int | None = None
     """Of the whole training, where its log says it."""
+    settings: Settings = SAVE_STEPS
+    """Of programs, or of the one whose log was read."""
+    multiple_of: int | None = None
 
     def save_steps(self) -> str:
         """Settings to copy, for each strategy."""
@@ -97,20 +108,30 @@ class Answer:
     def _settings(self, choice: Choice) -> Iterator[str]:
         if sentence := not_needed(choice, self.training_steps):
             yield f"{choice.name}: {sentence[0].lower()}{sentence[1:]}"
-        else:
-            yield from _settings(choice)
+            return
+        if helps_nothing(choice):
+            yield f"{choice.name}: no interval helps"
+            return
+        steps, lasts = settable(choice, self.multiple_of)
+        best = choice.interval_s
+        known = f" (best: {best.shown(unit_of_time(best.value))})" if best.lo < best.hi else ""
+        yield f"{choice.name}: every {at_least(choice)}{counted(steps, 'step')}, {lasts}{known}"
+        for program, setting in copied(choice, self.settings, steps):
+            yield f"  {program:<14}{setting}"
 
 
-def _settings(choice: Choice) -> Iterator[str]:
-    if helps_nothing(choice):
-        yield f"{choice.name}: no interval helps"
-        return
-    steps = round(choice.steps.value)
-    unit = "step" if steps == 1 else "steps"
-    every = choice.interval_s.shown(unit_of_time(choice.interval_s.value))
-    yield f"{choice.name}: every {at_least(choice)}{steps:,} {unit}, {every}"
-    for program, setting in SAVE_STEPS:
-        yield f"  {program:<14}{setting.format(steps=steps)}"
+def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
+    """What to copy into each program that has such saves."""
+    for program, setting in settings:
+        if not (choice.is_async and program in BLOCKING_ONLY):
+            yield program, setting.format(steps=steps)
+
+
+def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
+    """A round number of steps that is fine, and how long it is."""
+    best = round(choice.steps.value)
+    steps = rounded(best, choice.fine_steps or (best, best), multiple_of)
+    return steps, duration(choice.interval_s.value * steps / choice.steps.value)
 
 
 def _content(choice: Choice) -> dict[str, Any]:
@@ -190,7 +211,11 @@ def remarks(choices: Sequence[Choice]) -> Iterator[str]:
     now = choices[0].now
     if now is not None and len(choices) > 1:
         yield f"The interval in use is taken to be of {now.name}."
+    if now is not None and now.waits_s > 0:
+        yield waiting(now.name, NOW, now.waits_s)
     for choice in choices:
+        if choice.waits_s > 0:
+            yield waiting(choice.name, AT_BEST, choice.waits_s)
         if not choice.steps.is_conclusive:
             unit = unit_of_time(choice.interval_s.value)
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,19 +16,28 @@ from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.cli.case import Choice, fine_steps
 from ckptbench.cli.options import MISSING, Options
-from ckptbench.cli.printed import Answer, at_least, helps_nothing, not_needed
+from ckptbench.cli.printed import (
+    SAVE_STEPS,
+    Answer,
+    Settings,
+    at_least,
+    copied,
+    helps_nothing,
+    not_needed,
+    settable,
+)
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.config.values import LARGEST_NUMBER, one_line
-from ckptbench.decide.advice import advice
+from ckptbench.decide.advice import OTHER_RATES, advice
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNFINISHED
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.decide.user_costs import UserCosts, costs_table, read_user_costs
-from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.shown import show
 from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.answer.labels import counted
@@ -50,9 +60,9 @@ def answer_from_tables(options: Options) -> Answer:
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     tables = decided(costs, rate, gpus)
-    choices = tuple(_choice(row, rate.is_bound) for row in records(shown(tables)))
+    choices = tuple(_choice(row, rate) for row in records(shown(tables)))
     of_study = screen(tables)
-    notes = (setting(choices, costs.training_steps), *costs.notes) if costs.notes else ()
+    notes = (setting(choices, costs), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
@@ -66,6 +76,8 @@ def answer_from_tables(options: Options) -> Answer:
         choices=choices,
         remarks=(*shown_screen.verdict, *shown_screen.remarks, *_of_own(rate)),
         training_steps=costs.training_steps,
+        settings=SAVE_STEPS if costs.settings is None else costs.settings,
+        multiple_of=costs.multiple_of,
     )
 
 
@@ -90,7 +102,7 @@ def page_of_tables(options: Options) -> str:
 
 def costs_of(options: Options) -> Costs:
     """Those of the study, file or log, with what the options say in their place."""
-    if options.training_log is not None:
+    if options.training_logs:
         return costs_of_log(options)
     return Costs.of(options.study, options.costs).with_own(options)
 
@@ -120,6 +132,9 @@ class Costs:
     """Sentences on where they are from, for the top of the screen."""
     training_steps: int | None = None
     """Of the whole training, where its log says it."""
+    settings: Settings | None = None
+    """How the program whose log was read is told the interval. None: any program."""
+    multiple_of: int | None = None
 
     @classmethod
     def of(cls, study: Path | None, file: Path | None) -> Self:
@@ -167,8 +182,9 @@ def _exactly(name: str, value: float) -> dict[str, float]:
     return dict.fromkeys((name, f"{name}_lo", f"{name}_hi"), value)
 
 
-def _choice(row: Mapping[str, Any], is_bound: bool) -> Choice:
-    """A row of the screen, of a failure rate that may be a bound."""
+def _choice(row: Mapping[str, Any], rate: FailureRate) -> Choice:
+    """A row of the screen."""
+    others = [row[f"best_minutes_{name}"] * SECONDS_PER_MINUTE for name in OTHER_RATES]
     step_s = row["best_minutes"] * SECONDS_PER_MINUTE / row["best_steps"]
     now = Choice(
         name=row["now_name"],
@@ -176,18 +192,21 @@ def _choice(row: Mapping[str, Any], is_bound: bool) -> Choice:
         steps=Quantity(row["in_use_steps"]),
         interval_s=Quantity(row["in_use_steps"] * step_s),
         loses=Quantity.of(row, "goodput_in_use").rest,
-        is_bound=is_bound,
+        is_bound=rate.is_bound,
     )
+    is_used = not math.isnan(row["in_use_steps"])
     return Choice(
         name=row["name"],
         steps=Quantity.of(row, "best_steps"),
         interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
         loses=Quantity.of(row, "goodput").rest,
         fine_steps=fine_steps(row["fine_from_steps"], row["fine_to_steps"]),
-        saves_gpu_hours=row["saved_gpu_hours"],
+        saves_gpu_hours=row["saved_gpu_hours"] if is_used else None,
         is_least=UNFINISHED in row["note"],
-        is_bound=is_bound,
-        now=now,
+        is_bound=rate.is_bound,
+        now=now if is_used else None,
+        is_async=bool(row["durable_s"] > max(row["stall_s"], row["stall_s_hi"])),
+        other_s=None if rate.is_own_count else (others[0], others[1]),
     )
 
 
@@ -196,21 +215,23 @@ FROM_LOG = "save of the log"
 
 
 def costs_of_log(options: Options) -> Costs:
-    """Those that the log of a training tells, completed by the options.
+    """Those that the logs of a training tell, completed by the options.
 
     Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
     """
     from ckptbench.decide.training_log.facts import facts_of
-    from ckptbench.decide.training_log.reader import read_log
+    from ckptbench.decide.training_log.joined import read_logs
 
-    assert options.training_log is not None
-    facts = facts_of(read_log(options.training_log, options.log_pattern))
-    whose = options.training_log.name
+    paths, log = read_logs(options.training_logs, options.log_pattern)
+    facts = facts_of(log)
+    whose = ", ".join(path.name for path in paths)
     read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
     if missing := [*options.missing_rate(), *_missing(facts, options)]:
         raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
+    for fault in options.too_many_shares(options.gpus or facts.gpus or 0):
+        raise click.UsageError(fault)
     try:
-        title = one_line(whose)
+        title = one_line(paths[0].name)
     except ValueError:
         title = "training log"
     try:
@@ -221,7 +242,11 @@ def costs_of_log(options: Options) -> Costs:
     table = costs_table(given, f"costs of the log {title}, not measured here")
     if _is_unfinished(facts):
         table = table.assign(note=table["note"].mask(table["strategy"] == FROM_LOG, UNFINISHED))
-    return Costs(table, {}, (read, *_taken(facts, options)), facts.planned)
+    if options.now is None and facts.interval is None:
+        table = table.assign(interval=str(NEVER))
+    settings = () if facts.setting is None else (facts.setting,)
+    notes = (read, *_taken(facts, options))
+    return Costs(table, {}, notes, facts.planned, settings, facts.multiple_of)
 
 
 def _missing(facts: Facts, options: Options) -> Iterator[str]:
@@ -233,8 +258,6 @@ def _missing(facts: Facts, options: Options) -> Iterator[str]:
     if _takes_stall(options) and facts.stall is None:
         why = "it does not tell how long one takes" if facts.saves else "it names no save"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
-    if options.now is None and facts.interval is None:
-        yield '--now: how often you save today, as in --now "500 steps"'
     if options.restart is None:
         yield MISSING["restart"]
 
@@ -282,7 +305,7 @@ def _costs(facts: Facts, options: Options) -> dict[str, Any]:
         "gpus": facts.gpus or gpus,
         "step_s": step,
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
-        "interval": f"{interval} steps",
+        "interval": f"{interval or 1} steps",
         "strategies": [*own, *named],
         "recoveries": [{"name": "restart", "down_s": options.restart}],
     }
@@ -326,13 +349,14 @@ def _shown(known: Estimate) -> str:
     return duration(known.value, *known.interval)
 
 
-def setting(choices: tuple[Choice, ...], training_steps: int | None) -> str:
+def setting(choices: tuple[Choice, ...], costs: Costs) -> str:
     """The sentence to copy from. Empty where no interval helps."""
     best = choices[0]
-    if sentence := not_needed(best, training_steps):
+    if sentence := not_needed(best, costs.training_steps):
         return sentence
     if helps_nothing(best):
         return ""
-    steps = round(best.steps.value)
+    steps, lasts = settable(best, costs.multiple_of)
     name = f" with {best.name}" if len(choices) > 1 else ""
-    return f"Save every {at_least(best)}{counted(steps, 'step')} ({duration(best.interval_s.value)}){name}: save_steps={steps}"
+    words = "".join(f": {each}" for _, each in copied(best, costs.settings or (), steps))
+    return f"Save every {at_least(best)}{counted(steps, 'step')} ({lasts}){name}{words}"

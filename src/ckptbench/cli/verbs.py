@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,20 @@ def ckptbench() -> None:
     """What checkpoints cost, and how often to take them."""
 
 
+class Once(click.Command):
+    """Refuses an option that is given twice and takes one value: click would take the last one without a word."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, [*args])  # which names a wrong value first
+        _, _, order = self.make_parser(ctx).parse_args([*args])
+        for param, times in Counter(order).items():
+            if times > 1 and isinstance(param, click.Option) and not param.multiple:
+                raise click.UsageError(f"{param.opts[0]}: given {times} times: give it once", ctx)
+        return rest
+
+
 # fmt: off
-@ckptbench.command()
+@ckptbench.command(cls=Once)
 @click.option("--gpus", type=COUNT, metavar="NUMBER", help="How many train together.")
 @click.option("--mtbf", type=TIME, help="Mean time between failures of the whole job.")
 @click.option("--gpu-mtbf", type=TIME, help="The same of one GPU: that of the job, times its GPUs.")
@@ -73,7 +86,7 @@ def ckptbench() -> None:
 @click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
 @click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
-@click.option("--training-log", type=FILE, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Other options win, and say what it does not tell.")
+@click.option("--training-log", "training_logs", type=FILE, multiple=True, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Several, one for each start, are joined in time. Other options win, and say what it does not tell.")
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Write the calculator too, a page filled with the costs of --study, --costs or --training-log.")
@@ -122,8 +135,11 @@ def page(file: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
+    if not file.parent.is_dir():
+        raise DataError(
+            f"{file}: cannot be written: there is no folder {file.parent}: make it, or name a file elsewhere"
+        )
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         told = blame(error, file, "name a file elsewhere")

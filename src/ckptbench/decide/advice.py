@@ -35,7 +35,7 @@ CASE_COLUMNS = (
 )  # fmt: skip
 CASE = (*COSTED, "rate", "gpus")
 OTHER_RATES = {"rarer": "a third as often", "oftener": "three times as often"}
-"""Other failure rates than the one that was chosen, `RATE_FACTORS` times as high, by the ends of columns. Those that were published differ by as much."""
+"""Other failure rates than the one that was chosen, `RATE_FACTORS` times as high, by the ends of columns."""
 ADVICE = Table(
     "advice",
     "One row a setup, recovery, failure rate and number of GPUs: how often to checkpoint. Every interval is of the measured costs and of the failure"
@@ -60,7 +60,7 @@ ADVICE = Table(
                 Column(f"goodput_{name}", "number", "1", "at that interval"),
             )
         ),
-        Column("in_use_steps", "number", "steps", "the interval of the setup"),
+        Column("in_use_steps", "number", "steps", "the interval of the setup; missing where a user gave none"),
         *with_ends("goodput_in_use", "1", "at the interval of the setup"),
         *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
         Column("is_best", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
@@ -264,7 +264,7 @@ def _is_certain(row: Row) -> bool:
 
 def _advice(case: _Case) -> Row:
     found, of_estimate = case.best, case.estimate
-    in_use = _in_use_steps(case)
+    in_use = _in_use_steps(case) or math.nan  # 0: unknown
     in_use_goodput = case.goodput(in_use * case.step_s)
     saved = HOURS_PER_DAY * case.gpus * (found.goodput - in_use_goodput)
     return {

@@ -37,6 +37,10 @@ class Saving:
         """
         return interval_s + self.durable_s - self.period_s(interval_s)
 
+    def waits_s(self, interval_s: Floats) -> Floats:
+        """How long each save waits for the one before, which is still being written."""
+        return self.period_s(interval_s) - (interval_s + self.stall_s + self.slowdown_s)
+
     def period_s(self, interval_s: Floats) -> Floats:
         """From the start of a save to the start of the next one. That waits where this one is not durable yet."""
         return formulas.period_s(interval_s, self.stall_s, self.durable_s, self.slowdown_s)
@@ -164,6 +168,21 @@ def best(
         fine_from_steps=end_of(np.ones_like(last)),
         fine_to_steps=end_of(last),
     )
+
+
+ROUND = 0.1
+"""A number is rounded by no more than this part of it."""
+
+
+def rounded(steps: int, fine: tuple[int, int], multiple_of: int | None = None) -> int:
+    """A round number of steps that is fine: a multiple of what the program asks for if one is, else as few digits as may be; else `steps` itself."""
+    tried = [] if multiple_of is None else [max(1, (2 * steps + multiple_of) // (2 * multiple_of)) * multiple_of]  # fmt: skip
+    for digits in (1, 2):
+        unit = 10 ** max(len(str(steps)) - digits, 0)
+        near = (2 * steps + unit) // (2 * unit) * unit
+        if abs(near - steps) <= ROUND * steps:
+            tried.append(near)
+    return next((each for each in tried if fine[0] <= each <= fine[1]), steps)
 
 
 Function = Callable[[Steps], NDArray[np.float64]]

@@ -74,6 +74,11 @@ class FailureRate:
         """Whether it is of another machine than the reader's."""
         return self.source != OWN
 
+    @property
+    def is_own_count(self) -> bool:
+        """Whether failures of the reader's own machine were counted."""
+        return self.failures is not None and not self.is_published
+
     def said(self) -> Iterator[str]:
         """Sentences on how sure the rate is."""
         if self.log is not None:
@@ -92,7 +97,7 @@ class FailureRate:
             fewest, most = (self.mean_gpu_hours / end for end in (self.seen.hi, self.seen.lo))
             yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often"
         if self.is_published:
-            yield "seen elsewhere: yours may fail a third or three times as often"
+            yield "seen elsewhere: yours may fail a sixth or six times as often"
 
 
 def read_rates(folder: Path) -> list[FailureRate]:

@@ -22,7 +22,7 @@ COARSE_S, FINE_S = 1.0, 0.001
 class Event(NamedTuple):
     """One line's."""
 
-    kind: Literal["step", "save", "finished", "pause", "gpus", "loss", "total"]
+    kind: Literal["step", "save", "finished", "pause", "gpus", "loss", "total", "start"]
     step: int | None = None
     at_s: float | None = None
     """When the line was printed."""
@@ -52,6 +52,8 @@ class Log:
     """Whether it says for sure that saves go on beside the training."""
     planned: int | None = None
     """Steps of the whole training, where the log says it."""
+    multiple_of: int | None = None
+    """Of so many steps an interval may have to be a multiple: they are those between evaluations."""
     step_s: float | None = None
     """Of the whole run, where no single step has a time."""
 

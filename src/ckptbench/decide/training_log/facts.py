@@ -57,6 +57,10 @@ class Facts:
     gpus: int | None
     planned: int | None
     """Steps of the whole training."""
+    setting: tuple[str, str] | None
+    """The program and how it is told the interval."""
+    multiple_of: int | None
+    """A multiple of it suits the training: of the steps between evaluations, or of the interval in use, which does."""
 
 
 def facts_of(log: Log) -> Facts:
@@ -69,6 +73,7 @@ def facts_of(log: Log) -> Facts:
         step = Estimate(log.step_s, UNKNOWN)
     stall, has_aside = _stall(run, step, log)
     background = any(event.background for event in log.events)
+    interval = _interval(saves) or log.interval
     return Facts(
         name=log.form.name,
         steps=run.steps,
@@ -80,7 +85,9 @@ def facts_of(log: Log) -> Facts:
         durable_s=fmean(run.finished) if run.finished and background else None,
         background=background,
         is_async=log.is_async,
-        interval=_interval(saves) or log.interval,
+        interval=interval,
+        setting=log.form.setting,
+        multiple_of=log.multiple_of or interval,
         gpus=next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None),
         planned=log.planned,
     )  # fmt: skip

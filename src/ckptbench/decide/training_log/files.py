@@ -16,9 +16,10 @@ from ckptbench.decide.training_log.forms import Form
 STATE = Form(
     name="a state of Hugging Face's Trainer",
     lines=(),
+    setting=("Transformers", "save_steps={steps}"),
     aside="Its steps have the saves of the whole run in them, and are too short if it was resumed",
 )
-METRICS = Form(name="a CSV file (Lightning's CSVLogger)", lines=(), from_zero=True)
+METRICS = Form(name="a CSV file (Lightning's CSVLogger)", lines=(), from_zero=True, setting=("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"))  # fmt: skip
 TIMES = re.compile(r"(.*-)?(train/)?(time|timestamp|elapsed)|created_at")
 """Columns that say when: `train/time` is of Lightning's ThroughputMonitor, which leaves out validation. A prefix of the logger ends in a dash."""
 
@@ -45,6 +46,7 @@ def trainer_state(content: bytes, where: str) -> Log | None:
     every = _number(state.get("save_steps")) or 0
     if every >= 1 and (every > last or last % every == 0):  # else another strategy saved the file
         log.interval = int(every)
+    log.multiple_of = int(_number(state.get("eval_steps")) or 0) or None
     log.step_s = _of_run(history)
     log.planned = int(_number(state.get("max_steps")) or 0) or None
     return log

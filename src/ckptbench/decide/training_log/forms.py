@@ -37,6 +37,8 @@ class Form:
     """Whether its expressions tell the time of a line; else the first date and time in a line does."""
     times_last: bool = False
     """Whether the time in the line of a step is that of this step: else it may be the mean of those since the line before."""
+    setting: tuple[str, str] | None = None
+    """The program and how it is told the interval. None: unknown."""
     aside: str = ""
     """What else its times have in them: the beginning of a sentence."""
 
@@ -47,6 +49,7 @@ def _lines(*pairs: tuple[str, str]) -> tuple[Line, ...]:
 
 MEGATRON = Form(
     name="Megatron-LM",
+    setting=("Megatron-LM", "--save-interval {steps}"),
     # Since v2.0 (2020); Megatron-DeepSpeed prints the same, and a fork of it `key=value`. Step lines have a date since core 0.6 (2024), and lines
     # on saves since 0.16. Step lines come from the last rank, and
     # lines on saves from the first. The step time leaves out saves and evaluations.
@@ -61,6 +64,7 @@ MEGATRON = Form(
 )  # fmt: skip
 TORCHTITAN = Form(
     name="torchtitan",
+    setting=("torchtitan", "--checkpoint.interval={steps}"),
     # 2024 to 2026: "(or staging if async is enabled)", without a blank before "in", until June 2026; then "saving" or "staging". A save follows the line
     # of its step.
     lines=_lines(
@@ -76,6 +80,7 @@ TORCHTITAN = Form(
 )  # fmt: skip
 NANOGPT = Form(
     name="nanoGPT",
+    setting=("nanoGPT", "--eval_interval={steps}"),
     # The time of a step reaches from the end of the one before to its own end: with the evaluation and the save between them.
     lines=_lines(
         ("iter ", rf"\biter (?P<step>{COUNT}): loss [^ ]+, time (?P<step_ms>{NUMBER})ms"),
@@ -88,6 +93,7 @@ NANOGPT = Form(
 )
 BAR = Form(
     name="progress bars (tqdm, Hugging Face)",
+    setting=("Transformers", "save_steps={steps}"),
     # tqdm: a bar ends in a carriage return, or in what some logs make of it: nothing, or #015. The Trainer names its saves only with log_level="info", in
     # the line of a bar. Evaluations have a bar of their own. accelerate says "current state".
     lines=_lines(

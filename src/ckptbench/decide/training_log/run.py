@@ -69,7 +69,7 @@ class Run:
         match event.kind:
             case "step":
                 self._end_window(event, event.step or 0)
-            case "gpus":  # a start prints how many there are
+            case "gpus" | "start":  # a start prints how many there are
                 self._before = None
             case "pause":
                 self._window.paused = True

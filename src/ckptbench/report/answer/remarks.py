@@ -14,10 +14,11 @@ from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT
 from ckptbench.decide.rates import OWN
 from ckptbench.decide.sampling import SURVIVABLE
-from ckptbench.decide.units import SECONDS_PER_HOUR
+from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.registry import KILLED, NOTHING
 from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
 from ckptbench.report.answer.quantities import PERCENT, Quantity, Unit, duration, percent, plain
+from ckptbench.report.answer.screen import AT_BEST, NOW, waiting
 from ckptbench.report.answer.setups import in_words, varying, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
@@ -126,8 +127,26 @@ def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
         yield f"Some costs{_which(once)} were measured once and have no interval (table decision_costs)."
     if (unknown := costs["note"].str.contains(UNKNOWN_SLOWDOWN, regex=False)).any():
         yield f"{capitalized(UNKNOWN_SLOWDOWN)}{_which(unknown)}."
+    yield from _waiting(costs)
     yield from _of_elastic(costs)
     yield from _of_slower_steps(costs)
+
+
+def _waiting(costs: pd.DataFrame) -> Iterator[str]:
+    """The strategy whose saves wait the longest for the one before."""
+    in_use = _minutes_in_use(costs).where(costs["name"] == costs["now_name"])
+    for when, minutes in ((NOW, in_use), (AT_BEST, costs["best_minutes"])):
+        interval_s = minutes * SECONDS_PER_MINUTE
+        took_s = interval_s + costs["stall_s"] + costs["slowdown_s"].fillna(0.0).clip(lower=0.0)
+        waits_s = costs["durable_s"] - took_s
+        if (waits_s > 0).any():
+            yield waiting(
+                str(costs["name"].iloc[int(waits_s.argmax())]), when, float(waits_s.max())
+            )
+
+
+def _minutes_in_use(costs: pd.DataFrame) -> pd.Series[float]:
+    return costs["in_use_steps"] * costs["best_minutes"] / costs["best_steps"]
 
 
 def unit_of(rows: pd.DataFrame) -> str:

@@ -9,6 +9,8 @@ from textwrap import fill
 from rich.console import Console
 from rich.table import Table
 
+from ckptbench.report.answer.quantities import duration
+
 WIDTH = 100
 """Of every answer, on a narrower terminal too: a number is never broken."""
 MOST_LINES = 30
@@ -17,10 +19,16 @@ NO_RANGE, NONE_HELPS = "-", "none helps"
 AT_LEAST, AT_MOST = "at least ", "at most "
 """Before numbers from a bound on the failure rate."""
 BOUND = "No failure was seen: the best interval is this or longer, and less is lost."
+NOW, AT_BEST = "now", "at the best interval"
 NAME = 1
 """The column whose cells are broken where the table is too wide."""
 FEWEST_ROWS = 3
 """So many rows stand however long the remarks are, which then lose their last ones."""
+
+
+def waiting(name: str, when: str, seconds: float) -> str:
+    """A sentence on saves that come faster than they are written."""
+    return f"{name}: {when} each save waits {duration(seconds)} for the one before, which is still being written."
 
 
 @dataclass(frozen=True, slots=True)

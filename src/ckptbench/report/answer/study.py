@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pandas as pd
 
@@ -65,6 +66,8 @@ BEST = " +"
 """Behind a setup that is shown to be better than all others of its system."""
 NONE_FINE = "none"
 """Where even the best interval loses more than half."""
+IN_USE = 5
+"""The column of what the interval in use loses; the next one is saved against it."""
 PROJECTED = "*"
 """Behind a number of GPUs beyond those that were measured."""
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
@@ -85,20 +88,24 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         return Screen(
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
-    lines = tuple(_lines(rows))
+    lines, heads = tuple(_lines(rows)), _heads(rows)
     untold = any("\n[" in cell for line in lines for cell in line.cells) or not all(
         Quantity.of(row, "best_minutes").is_conclusive for row in records(rows)
     )
+    is_used = rows["in_use_steps"].notna().any()
+    if not is_used:
+        lines = tuple(replace(line, cells=_without_use(line.cells)) for line in lines)
+        heads = _without_use(heads)
     has_best = any(line.cells[NAME].endswith(BEST) for line in lines)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
         verdict=remarks.verdict(tables),
-        heads=_heads(rows),
+        heads=heads,
         lines=lines,
         rest=f"{folder}/advice.csv",
         remarks=(
             LEGEND + (BEST_LEGEND if has_best else ""),
-            _saved_against(rows),
+            *([_saved_against(rows)] if is_used else []),
             *([WIDE] if untold else []),
             *([BOUND] if rows["is_bound"].any() else []),
             *remarks.of_decision(rows, tables),
@@ -189,6 +196,11 @@ def _saved_against(rows: pd.DataFrame) -> str:
         return "Saved: against the same setup at the interval in use."
     (interval,) = {_interval(row) for row in records(rows)}
     return f"Today, and what is saved against it: every {interval} with {rows['now_name'].iloc[0]}."
+
+
+def _without_use(cells: tuple[str, ...]) -> tuple[str, ...]:
+    """Without what needs an interval in use: what that loses, and what is saved against it."""
+    return (*cells[:IN_USE], *cells[IN_USE + 2 :])
 
 
 def _lines(rows: pd.DataFrame) -> Iterator[Line]:

@@ -39,9 +39,10 @@ function readStrategy(kind, text) {
   return { kind, name: named < 0 ? kind : text.slice(0, named).trim(), stall, then: then.join("+") };
 }
 
+/** What was emptied is said too, or the page would start from what stood there. */
 function writePairs({ texts, strategies }) {
   const of = ({ kind, name, stall, then }) => `${name === kind ? "" : `${name}=`}${stall}${kind === "async" ? `+${then}` : ""}`;
-  return [...[...texts].filter(([, text]) => text !== ""), ...strategies.map((each) => [each.kind, of(each)])];
+  return [...[...texts].filter(([name, text]) => text !== "" || origin.pairs.some(([first]) => first === name)), ...strategies.map((each) => [each.kind, of(each)])];
 }
 
 /** The numbers of a case: with all digits where its text is still that of `origin`. Wrong texts are in `wrong`, by field. */
@@ -65,9 +66,18 @@ function numbersOf(asked, origin) {
   }));
   const rate = rateOf(asked.texts.get("rate"));
   if (rate === undefined && values.mtbf === null && !wrong.has("mtbf")) wrong.set("mtbf", "Enter the time between two failures of the job, or choose a rate");
-  const strategies = asked.strategies.map((each, place) =>
-    attempt(`strategy-${place}`, () => numbersOfStrategy(each, first.strategies, origin, values)));
+  const strategies = asked.strategies.map((each, place) => attempt(`strategy-${place}`, () => {
+    checkName(each, asked.strategies);
+    return numbersOfStrategy(each, first.strategies, origin, values);
+  }));
   return { values, rate, strategies, wrong, asked, origin };
+}
+
+/** The answer tells strategies apart by their names. */
+function checkName({ name }, strategies) {
+  if (name === "") throw new Wrong("Enter a name");
+  const same = strategies.filter((each) => each.name === name).length;
+  if (same > 1) throw new Wrong(`${same} strategies have this name: give each its own`);
 }
 
 function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
@@ -135,7 +145,7 @@ function answer(numbers) {
   const useful = steps && ofAll[0].map((one) => usefulAt(one, steps));
   return {
     bound,
-    now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)) } : null,
+    now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)), waits: waitsAt(estimate, steps) } : null,
     strategies: ofAll.map((cases, place) => {
       const found = cases.map(best);
       return {
@@ -149,6 +159,7 @@ function answer(numbers) {
         saved: useful && uncertain(found.map((each, at) => HOURS_PER_DAY * numbers.values.gpus * (each.useful - useful[at]))),
         fine: fine(cases[0], found[0]),
         bound,
+        waits: waitsAt(cases[0], found[0].steps),
       };
     }),
   };

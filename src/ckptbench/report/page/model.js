@@ -12,6 +12,20 @@ function usefulAt(one, steps) {
   ) / one.slower;
 }
 
+/** A round number of steps that is fine, as src/ckptbench/decide/model.py has it. */
+function rounded(steps, { from, to }) {
+  const near = [1, 2].map((digits) => {
+    const unit = 10 ** Math.max(String(steps).length - digits, 0);
+    return Math.floor((2 * steps + unit) / (2 * unit)) * unit;
+  });
+  return near.find((each) => Math.abs(each - steps) <= start.round * steps && from <= each && each <= to) ?? steps;
+}
+
+/** How long each save waits for the one before, which is still being written. */
+function waitsAt({ stepS, saving: { stallS, durableS, slowdownS } }, steps) {
+  return formulas.period_s(steps * stepS, stallS, durableS, slowdownS) - (steps * stepS + stallS + slowdownS);
+}
+
 /** The whole number of steps with the highest goodput, which rises up to it and falls after it: by golden section of the logarithm. */
 function best(one) {
   let [left, right] = [1, longest(one)];

@@ -3,6 +3,8 @@
 
 const USUAL = ["1 hour", "1 day"];
 const SMALLEST_PART = 1e-5;
+/** A case without numbers, which has a strategy all the same. */
+const EMPTY = { texts: new Map(), strategies: [{ kind: "blocking", name: "blocking", stall: "", then: "" }] };
 let origin = start.cases[0];
 /** The texts of the case. */
 let asked = readPairs(origin.pairs);
@@ -31,7 +33,7 @@ function makeFields() {
   byId("from").onchange = ({ target }) => begin(start.cases[target.value], []);
   byId("rate").append(new Option("as entered:", ""), ...USUAL.map((time) => new Option(`every ${time}`, time)), ...start.rates.map(({ name, title }) => new Option(title, name)));
   byId("rate").onchange = ({ target: { value } }) => setFailures(value === "" || USUAL.includes(value) ? ["mtbf", value || mtbf()] : ["rate", value]);
-  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: `strategy ${asked.strategies.length + 1}`, stall: "3s", then: "90s" }]);
+  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: newName(), stall: "3s", then: "90s" }]);
   byId("reset").onclick = () => begin(origin, []);
   byId("controls").onsubmit = (event) => event.preventDefault();
 }
@@ -46,6 +48,13 @@ function enter(name, text) {
 function setFailures(pair) {
   asked = readPairs([pair], asked);
   fill();
+}
+
+function newName() {
+  const taken = new Set(asked.strategies.map(({ name }) => name));
+  let place = taken.size + 1;
+  while (taken.has(`strategy ${place}`)) place += 1;
+  return `strategy ${place}`;
 }
 
 function changeStrategies(strategies) {
@@ -95,7 +104,7 @@ function showFields({ wrong, values }) {
     byId(name).setAttribute("aria-invalid", wrong.has(name));
     byId(`${name}-wrong`).textContent = wrong.get(name) ?? "";
     const isMeasured = origin[name] && values[name] === origin[name];
-    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how}: ${duration(values[name])}` : "";
+    byId(`${name}-hint`).textContent = isMeasured ? `${origin.how_of?.[name] ?? origin.how}: ${duration(values[name])}` : "";
   }
   byId("mtbf-hint").textContent = rateOf(asked.texts.get("rate"))?.source ?? "";
   asked.strategies.forEach((each, place) => {
@@ -147,11 +156,13 @@ function sentence({ bound, now, strategies }, lowest) {
   if (outlasts(lowest)) return `With ${name}, no save is needed against failures: the best interval, ${counted(steps.value, "step")}, is not shorter than the training, ${counted(start.training_steps, "step")}. Save at the end, before the time limit.`;
   const unit = unitOfTime(seconds.value);
   const range = tells(seconds) ? "" : ` The best interval may be ${span(seconds.lo, seconds.hi, unit)}: more failures counted on your machine narrow it.`;
-  const often = `${bound ? " or less often" : ""}: that loses ${loses(lowest, least)} of the time.${range}${bound ? " No failure was seen." : ""}`;
+  const waits = lowest.waits > 0 ? ` Each save then waits ${duration(lowest.waits)} for the one before, which is still being written.` : "";
+  const often = `${bound ? " or less often" : ""}: that loses ${loses(lowest, least)} of the time.${waits}${range}${bound ? " No failure was seen." : ""}`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")})${often}`;
   if (now === null) return begin;
   if (!bound && lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
-  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${loses(strategies[0], now.lost)}. The change saves ${saves(lowest, now)} GPU-hours a day.`;
+  const why = now.waits > 0 ? `, as each save waits ${duration(now.waits)} for the one before` : "";
+  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${loses(strategies[0], now.lost)}${why}. The change saves ${saves(lowest, now)} GPU-hours a day.`;
 }
 
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
@@ -159,6 +170,8 @@ function standing({ values, strategies, rate }) {
   if (origin.how === "") return asked.texts.size === readPairs(origin.pairs).texts.size && isStart() ? ["yours", origin.title] : ["yours", "your numbers"];
   if (values.gpus !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
   const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
+  const restart = origin.how_of.restart;
+  if (!isOwn && restart.startsWith("not")) return [origin.how, `${origin.how} at ${origin.where}, but for the restart: ${restart}`];
   return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
 }
 
@@ -184,6 +197,12 @@ function swatch(place) {
   return made;
 }
 
+/** To copy: a round number. No trainer of Hugging Face saves asynchronously, so there is no `save_steps` for that. */
+function setting({ steps, fine: range, estimate: { saving } }) {
+  const round = rounded(steps.value, range);
+  return saving.durableS > saving.stallS ? `every ${counted(round, "step")}` : `save_steps=${round}`;
+}
+
 function showAnswer(numbers) {
   const answered = answer(numbers);
   const { bound, now, strategies } = answered;
@@ -193,7 +212,7 @@ function showAnswer(numbers) {
   byId("known").textContent = words_;
   byId("sentence").textContent = sentence(answered, lowest);
   const helps = isUseful(lowest);
-  byId("save-steps").textContent = helps && !outlasts(lowest) ? `save_steps=${lowest.steps.value}` : "";
+  byId("save-steps").textContent = helps && !outlasts(lowest) ? setting(lowest) : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? `A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.` : "";
@@ -230,9 +249,12 @@ function show() {
   if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
 }
 
+/** A link to a case of one's own says all of it: no number of the example is taken for the reader's. */
 function begin(from, pairs) {
   origin = from;
-  asked = readPairs(pairs, readPairs(origin.pairs));
+  const own = readPairs(pairs);
+  const isOwn = from.how === "" && own.texts.size + own.strategies.length > 0;
+  asked = readPairs(pairs, isOwn ? EMPTY : readPairs(origin.pairs));
   fill();
 }
 

@@ -19,8 +19,8 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import RATE_FACTORS, sampling
-from ckptbench.decide.inputs import GIVEN, UNFINISHED
-from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS
+from ckptbench.decide.inputs import GIVEN, STARTS, UNFINISHED
+from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS, ROUND
 from ckptbench.decide.rates import FailureRate
 from ckptbench.matrix.interval import Interval
 from ckptbench.report.answer import quantities
@@ -39,6 +39,7 @@ EXAMPLE = (
     ("gpus", "256"), ("mtbf", "14h"), ("step", "2.5s"), ("blocking", "60s"), ("async", "3s+90s"), ("restart", "8min"), ("now", "2h"),
 )  # fmt: skip
 """From which the page starts without a table of costs."""
+MEASURED = "measured"
 PLACES = 3
 """Significant digits of a measured time in a field. The page computes with all of them."""
 
@@ -84,7 +85,11 @@ def _case(rows: Sequence[Row], choices: DecisionSection) -> Row:
     steps = Interval.parse(first["interval"]).steps(epoch)
     return {
         "title": SEPARATOR.join([first["system"], where, describe("recovery", first["recovery"])]),
-        "how": "given" if given else "measured",
+        "how": "given" if given else MEASURED,
+        "how_of": {
+            "step": _how(first, "step_s"),
+            "restart": " and ".join(sorted({_how(row, "down_s") for row in rows})),
+        },
         "where": where if given else f"{where} on {first['hardware']}",
         "source": ". ".join(
             text[0].upper() + text[1:] for text in (first["source"], first["note"]) if text
@@ -96,14 +101,22 @@ def _case(rows: Sequence[Row], choices: DecisionSection) -> Row:
             ("rate", choices.rate),
             ("step", in_a_field(step_s)),
             *(each.pop("pair") for each in strategies),
-            ("restart", "as measured" if restart_s is None else in_a_field(restart_s)),
-            ("now", f"{steps} step{'' if steps == 1 else 's'}"),
+            ("restart", "as in the study" if restart_s is None else in_a_field(restart_s)),
+            *([("now", counted(steps, "step").replace(",", ""))] if steps else []),
         ],
         "step": step_s,
         "slower": slower,
         "restart": restart_s,
         "strategies": strategies,
     }
+
+
+def _how(row: Row, cost: str) -> str:
+    """How this cost of the row is known: an option may have taken the place of a measured one."""
+    if cost == "down_s" and row["down_from"] == STARTS:
+        return "not measured, taken as a start and a load"
+    is_exact = row[f"{cost}_lo"] == row[f"{cost}_hi"]
+    return "given" if row["framework"] == GIVEN or is_exact else MEASURED
 
 
 def _strategy(row: Row, ranks: int) -> Row:
@@ -157,6 +170,7 @@ def payload(
         "gpus_per_node": choices.gpus_per_node,
         "longest": LONGEST,
         "most_steps": MOST_STEPS,
+        "round": ROUND,
         "other_rates": RATE_FACTORS,
         "least_useful": LEAST_USEFUL,
         "words": _words(),

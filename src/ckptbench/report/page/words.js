@@ -51,6 +51,7 @@ function readCount(text) {
 function readPercent(text) {
   const value = Number(text.replace("%", "").trim() || NaN);
   if (!(value >= 0 && value <= 100)) throw new Wrong("Use 0 to 100 %");
+  if (value > 0 && value <= 1 && !text.includes("%")) throw new Wrong(`${plain(100 * value)} % or ${plain(value)} %? Write the % too`);
   return value / 100;
 }
 
