@@ -80,6 +80,13 @@ def test_with_ckptbench_the_interval_is_told(folder: Path) -> None:
     assert "today's 3 steps lose" in line
 
 
+def test_a_best_interval_that_loses_more_than_half_is_told(folder: Path) -> None:
+    """No other one is fine there."""
+    measures = measure(read(folder))
+    (line,) = answer(costs(measures), Overrides(mtbf_s=3.0), measures, folder / "costs.yaml")
+    assert "save every 1 step (1.0 s): save_steps=1, which loses 92 %" in line
+
+
 def test_where_no_step_is_free_of_saves_that_is_told(tmp_path: Path) -> None:
     rank = (
         Written().updates(1).save(1.0, 1.1, finished=9.0, after=1).updates(2, 3, 4).into(tmp_path)

@@ -86,6 +86,12 @@ def test_saves_that_wait_for_the_one_before_are_named(
         wait = "now each save waits 60 s for the one before"
         assert wait in said([*case, "--mtbf", "14h", *now], capsys)
         assert "each save waits" not in said([*case, "--mtbf", "14h", *slow], capsys)
+    text = costs.read_text()
+    costs.write_text(
+        text.replace("  - {name: async", "  - {name: blocking, stall_s: 60}\n  - {name: async")
+    )
+    told = said(["--costs", str(costs), "--mtbf", "14h", "--now", "30s"], capsys)
+    assert "each save waits" not in told  # as the first one is in use
     often = ["--mtbf", "20s", "--restart", "1s", "--step", "8s"]
     assert "async: at the best interval each save waits" in said(["--gpus", "256", *often, "--async", "3s+9s"], capsys)  # fmt: skip
 

@@ -340,10 +340,10 @@ def test_arrays_of_inputs_are_broadcast() -> None:
 @pytest.mark.parametrize(
     ("steps", "fine", "multiple_of", "told"),
     [(968, (480, 1938), None, 1000), (219, (91, 528), None, 200), (1609, (900, 3000), None, 1600), (1609, (900, 3000), 500, 1500),
-     (968, (480, 1938), 4000, 1000), (37, (36, 38), None, 37), (7, (5, 9), None, 7), (1, (1, 2), None, 1), (3, (2, 5), 10, 3)],
+     (968, (480, 1938), 4000, 1000), (37, (36, 38), None, 37), (7, (5, 9), None, 7), (1, (1, 2), None, 1), (3, (2, 5), 10, 3), (968, (np.nan, np.nan), 500, 968)],
 )  # fmt: skip
 def test_a_round_number_of_steps_is_fine(
-    steps: int, fine: tuple[int, int], multiple_of: int | None, told: int
+    steps: int, fine: tuple[float, float], multiple_of: int | None, told: int
 ) -> None:
     assert rounded(steps, fine, multiple_of) == told
 

@@ -787,6 +787,16 @@ def test_several_logs_are_joined_in_time(tmp_path: Path, capsys: pytest.CaptureF
     assert "Read b.log, a.log as torchtitan: " in capsys.readouterr().out
 
 
+def test_what_one_of_several_logs_says_is_known(tmp_path: Path) -> None:
+    """Here the first alone says how long the training is, and that saves are asynchronous."""
+    later, first = starts(tmp_path)
+    told = [written(tmp_path, [line, *first.read_text().splitlines()], name) for name, line in (("total.log", "total steps 10000 (warmup 200)"), ("async.log", "Finished staging the checkpoint in 3.00 seconds."))]  # fmt: skip
+    assert facts_of(read_logs([told[0], later])[1]).planned == 10_000
+    assert facts_of(read_logs([told[1], later])[1]).is_async
+    plain = facts_of(read_logs([first, later])[1])
+    assert (plain.planned, plain.is_async) == (None, False)
+
+
 def test_logs_without_dates_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
     paths = [written(tmp_path, [f"step={step} t=2500" for step in steps], f"{steps[0]}.log") for steps in (range(501, 900), range(1, 600))]  # fmt: skip
     order, log = read_logs(paths, (STEP,))

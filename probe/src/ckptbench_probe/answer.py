@@ -109,7 +109,7 @@ def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
     rate, step = 1 / mtbf_s, costs.step.mean
     best = model.best(saving, recovering, rate, step_s=step)
     now = model.goodput(costs.interval_steps * step, saving, recovering, rate)
-    fine = int(best.fine_from_steps), int(best.fine_to_steps)
+    fine = float(best.fine_from_steps), float(best.fine_to_steps)  # NaN where none is
     steps = model.rounded(int(best.steps), fine)
     useful = model.goodput(steps * step, saving, recovering, rate)
     return steps, 1 - float(useful), 1 - float(now)

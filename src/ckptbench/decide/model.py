@@ -174,7 +174,7 @@ ROUND = 0.1
 """A number is rounded by no more than this part of it."""
 
 
-def rounded(steps: int, fine: tuple[int, int], multiple_of: int | None = None) -> int:
+def rounded(steps: int, fine: tuple[float, float], multiple_of: int | None = None) -> int:
     """A round number of steps that is fine: a multiple of what the program asks for if one is, else as few digits as may be; else `steps` itself."""
     tried = [] if multiple_of is None else [max(1, (2 * steps + multiple_of) // (2 * multiple_of)) * multiple_of]  # fmt: skip
     for digits in (1, 2):
