@@ -61,7 +61,9 @@ def test_each_save_has_its_stall_end_and_hidden_slowdown(
     """No update follows the last save, so that nothing is hidden beside it."""
     summary = measured.summary
     for one in summary["checkpoints"]:
-        assert 0 < one["stall_s"] <= one["finished_s"]
+        assert one["stall_s"] > 0
+        # A background write of these few megabytes may end before the call that began it returns.
+        assert one["background"] or one["stall_s"] <= one["finished_s"]
     assert [one["hidden_s"] is None for one in summary["checkpoints"]] == [
         updates == example.steps for updates in example.saves
     ]
