@@ -49,7 +49,7 @@ audit: environment ## is this machine's study to be believed? Less than three mi
 
 # The tests with schedulers mostly wait, so they run beside the others: four of the six at a time, the longest first (the environments are
 # there by then). Each prints its output when it ends.
-test: lint environments ## all tests, with the real frameworks and schedulers: about 33 minutes, 13 GB of environments
+test: lint environments ## all tests, with the real frameworks and schedulers: about 25 minutes, 13 GB of environments
 	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies run-tests cluster-tests probe-tests unit
 
 # tests/study/selection.py reads the switch.
