@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ckptbench_probe.check import optimizers
-from ckptbench_probe.engines.wrapping import Call, Content, Target
+from ckptbench_probe.engines.calls import Call, Content, Target
 from ckptbench_probe.variables import CHECK
 
 CHECKS = {"resume": "recording", "saves": "saving"}

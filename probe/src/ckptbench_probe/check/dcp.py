@@ -12,8 +12,8 @@ from typing import Any
 
 from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.one_save import Given, Values
+from ckptbench_probe.engines.calls import first, then
 from ckptbench_probe.engines.torch_dcp import target
-from ckptbench_probe.engines.wrapping import first, then
 from ckptbench_probe.harmless import harmless
 
 BATCH_BYTES = 1 << 30

@@ -15,7 +15,7 @@ from ckptbench_probe.check.judging import Found, compare, told
 from ckptbench_probe.check.one_save import CannotTellError, Given, Late, Reader, Values, weakly
 from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.trees import is_plain, is_tensor, paths
-from ckptbench_probe.engines.wrapping import Call
+from ckptbench_probe.engines.calls import Call
 from ckptbench_probe.files import after_rename
 from ckptbench_probe.harmless import harmless, is_of_training, text_of
 from ckptbench_probe.process import PROCESS

@@ -17,8 +17,8 @@ from ckptbench_probe.check.optimizers import SEEN
 from ckptbench_probe.check.recorder import RECORDER, RESTORED, SAVED, own_rank
 from ckptbench_probe.check.state import digest, random_states
 from ckptbench_probe.check.trees import leaves
+from ckptbench_probe.engines.calls import Call, Content, Target, content_at, path_at, then
 from ckptbench_probe.engines.torch_dcp import target
-from ckptbench_probe.engines.wrapping import Call, Content, Target, content_at, path_at, then
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 

@@ -13,7 +13,7 @@ from ckptbench_probe.check.optimizers import SEEN, around_steps
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import digest
 from ckptbench_probe.check.trees import arrays, leaves
-from ckptbench_probe.engines.wrapping import Call, Content, Target
+from ckptbench_probe.engines.calls import Call, Content, Target
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.variables import DATA

@@ -7,7 +7,7 @@ from typing import Any
 
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import SLOT
-from ckptbench_probe.engines.wrapping import first
+from ckptbench_probe.engines.calls import first
 from ckptbench_probe.harmless import say
 
 GENERATOR = "seed_generator_state"

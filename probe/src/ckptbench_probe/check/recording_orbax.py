@@ -7,8 +7,8 @@ from typing import Any
 
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.trees import arrays
+from ckptbench_probe.engines.calls import first
 from ckptbench_probe.engines.orbax import items
-from ckptbench_probe.engines.wrapping import first
 
 
 def patch(module: Any) -> None:

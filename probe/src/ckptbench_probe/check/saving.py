@@ -11,7 +11,7 @@ from ckptbench_probe.check import dcp, orbax, readers, threads
 from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.one_save import CannotTellError, Given, Reader, Values
 from ckptbench_probe.check.optimizers import around_steps
-from ckptbench_probe.engines.wrapping import Call, Content, Target, argument, first
+from ckptbench_probe.engines.calls import Call, Content, Target, argument, first
 
 READERS: dict[str, Reader] = {
     "torch.save": readers.torch_file,

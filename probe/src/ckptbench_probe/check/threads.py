@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ckptbench_probe.check.given import CHECKER
-from ckptbench_probe.engines.wrapping import first
+from ckptbench_probe.engines.calls import first
 
 
 @functools.cache

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, of_first_rank, saving
+from ckptbench_probe.engines.calls import argument
+from ckptbench_probe.engines.wrapping import of_first_rank, saving
 
 
 def patch(module: Any) -> None:

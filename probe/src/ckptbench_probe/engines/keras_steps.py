@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import first
+from ckptbench_probe.engines.calls import first
 from ckptbench_probe.process import PROCESS
 
 

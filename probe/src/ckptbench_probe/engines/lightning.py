@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument, of_first_rank, saving
+from ckptbench_probe.engines.calls import argument
+from ckptbench_probe.engines.wrapping import of_first_rank, saving
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save

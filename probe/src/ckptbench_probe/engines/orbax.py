@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import argument
+from ckptbench_probe.engines.calls import argument
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save

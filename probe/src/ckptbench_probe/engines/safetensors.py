@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import content_at, path_at, saving
+from ckptbench_probe.engines.calls import content_at, path_at
+from ckptbench_probe.engines.wrapping import saving
 
 
 def patch(module: Any) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ckptbench_probe.engines.wrapping import at_end, saving, then
+from ckptbench_probe.engines.calls import then
+from ckptbench_probe.engines.wrapping import at_end, saving
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.saves import Save
 from ckptbench_probe.variables import seat
