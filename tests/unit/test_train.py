@@ -405,10 +405,8 @@ def test_without_a_version_there_is_none_to_go_back_to(
         run_rank(make_plan("e1"), ALONE, Unasked(), started_ns=2)
 
 
-def test_an_epoch_is_recorded_though_its_last_save_has_failed(
-    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan, save, calls = make_plan("e1"), CheckpointManager.save, iter(range(1000))
+def fail_first_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    save, calls = CheckpointManager.save, iter(range(1000))
 
     def failing(self: CheckpointManager, position: Position, **options: Any) -> None:
         if next(calls) == 0:
@@ -416,6 +414,13 @@ def test_an_epoch_is_recorded_though_its_last_save_has_failed(
         save(self, position, **options)
 
     monkeypatch.setattr(CheckpointManager, "save", failing)
+
+
+def test_an_epoch_is_recorded_though_its_last_save_has_failed(
+    make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan("e1")
+    fail_first_save(monkeypatch)
     run(plan)
     (regroup,) = events(plan.run_folder, "regroup")
     assert regroup["step"] == 4
@@ -428,14 +433,8 @@ def test_an_epoch_is_recorded_though_its_last_save_has_failed(
 def test_a_stop_saves_a_step_whose_save_the_loss_cut_short(
     make_plan: MakePlan, regrouping: Regrouping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, save, calls = make_plan("e1"), CheckpointManager.save, iter(range(1000))
-
-    def failing(self: CheckpointManager, position: Position, **options: Any) -> None:
-        if next(calls) == 0:
-            raise OSError("connection reset by peer")
-        save(self, position, **options)
-
-    monkeypatch.setattr(CheckpointManager, "save", failing)
+    plan = make_plan("e1")
+    fail_first_save(monkeypatch)
     run_rank(plan, ALONE, Unasked(last_step=4), started_ns=2)
     assert len(regrouping.errors) == 1
     assert [event["step"] for event in events(plan.run_folder, "save")] == [4]
