@@ -405,6 +405,14 @@ def ended(
     )
 
 
+def test_an_interval_from_a_bound_is_not_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+    """At least 2,000 steps would be wrong where at least 1,936 are known."""
+    seen = ["decide", "--gpus", "256", "--failures", "0", "--days", "7", *CASE[5:], "--blocking", "60s"]  # fmt: skip
+    (told,) = json.loads(said([*seen, "--json"], capsys))["strategies"]
+    assert told["bound"]
+    assert f"every at least {told['steps']:,} steps, " in said([*seen, "--save-steps"], capsys)
+
+
 def test_restarts_make_no_other_interval_fine(capsys: pytest.CaptureFixture[str]) -> None:
     """They come at any interval; and where the best one loses more than half, none is fine."""
 

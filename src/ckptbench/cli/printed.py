@@ -128,9 +128,10 @@ def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str
 
 
 def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
-    """A round number of steps that is fine, and how long it is."""
+    """A round number of steps that is fine, and how long it is. A bound is not rounded: at least so many would say too much."""
     best = round(choice.steps.value)
-    steps = rounded(best, choice.fine_steps or (best, best), multiple_of)
+    fine = choice.fine_steps if _has_range(choice) else None
+    steps = rounded(best, fine or (best, best), multiple_of)
     return steps, duration(choice.interval_s.value * steps / choice.steps.value)
 
 

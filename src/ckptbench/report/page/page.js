@@ -197,9 +197,9 @@ function swatch(place) {
   return made;
 }
 
-/** To copy: a round number. No trainer of Hugging Face saves asynchronously, so there is no `save_steps` for that. */
-function setting({ steps, fine: range, estimate: { saving } }) {
-  const round = rounded(steps.value, range);
+/** To copy: a round number, but not of a bound. No trainer of Hugging Face saves asynchronously, so there is no `save_steps` for that. */
+function setting({ bound, steps, fine: range, estimate: { saving } }) {
+  const round = bound ? steps.value : rounded(steps.value, range);
   return saving.durableS > saving.stallS ? `every ${counted(round, "step")}` : `save_steps=${round}`;
 }
 
