@@ -1,6 +1,8 @@
-# A fresh clone needs only `make study` or `make test`. Required: Python 3.11, a C compiler and make. `make help` lists what else there is:
-# targets with a text after ##.
-PYTHON ?= python3.11
+# A fresh clone needs only `make study` or `make test`. Required: Python 3.11 to 3.14, a C compiler and make. `make help` lists what else
+# there is: targets with a text after ##.
+# The first one that starts: pyenv has a name on PATH for each version, and only those start to which its user has switched.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && { echo $$name; break; }; done)
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
 STUDIES := $(patsubst %,tests/study/test_%.py,determinism failures profiles recoveries study workflow)
@@ -62,13 +64,17 @@ BUILT_FROM := envs/dev.txt envs/build-constraints.txt pyproject.toml hatch_build
 environment: ## make .venv, in which everything else runs
 	@lines=$$(test -L .venv && echo 1 || echo 2); \
 	  now=$$({ cat $(BUILT_FROM) | sha256sum; pwd; } | sed $${lines}q); \
-	  test "$$now" = "$$(sed $${lines}q .venv/ready 2>/dev/null)" || $(MAKE) --no-print-directory make-venv
+	  { test "$$now" = "$$(sed $${lines}q .venv/ready 2>/dev/null)" $(NAMED_PYTHON); } || $(MAKE) --no-print-directory make-venv
+
+# Where PYTHON is named, .venv must have its version.
+NAMED_PYTHON = $(if $(filter-out undefined default file,$(origin PYTHON)),&& test "$$($(PYTHON) -V 2>/dev/null)" = "$$($(BIN)/python -V)")
 
 # uv is one of the locked packages. pip installs uv, and uv installs the rest. Each file must have a hash that is locked.
 BUILD := --require-build-hashes --preview-features build-dependency-hashes --build-constraints envs/build-constraints.txt
 make-venv:
 	@test ! -L .venv || { echo ".venv is a link to that of another clone, which has other packages: remove the link"; exit 1; }
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on your PATH: load it, or name another Python 3.11 with PYTHON=; docs/cluster.md says how uv brings one"; exit 1; }
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || \
+	  { echo "$(or $(PYTHON),no Python on your PATH) is not a Python 3.11 to 3.14: load one, or name one with PYTHON=; docs/cluster.md says how uv brings one"; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	sed -n '/^uv==/,/[^\]$$/p' envs/dev.txt > .venv/uv.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement .venv/uv.txt

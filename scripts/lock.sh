@@ -6,6 +6,7 @@
 #
 # A lock keeps the versions that it has, unless `--upgrade` is given. Every option is passed on to `uv pip compile`.
 # Locks are for Linux x86-64 with glibc 2.28 or newer, on whatever machine this runs. They hold versions, never sources.
+# A line `# python: 3.12` in NAME.in says for which Python a lock is. Without it, it is for every one from 3.11 on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,19 +33,32 @@ choose_source_and_lock() (
 lock() {
     local name="$1"
     shift
+    local -a target
     # The lock has torch without the label of its build. uv would keep exactly that version, which is the CUDA build.
     : > "$draft"
     if [[ -e "envs/$name.txt" ]]; then
         awk '/^[^ ]/ { is_torch = /^torch==/ } !is_torch' "envs/$name.txt" > "$draft"
     fi
+    local python
+    python="$(sed -n 's/^# python: //p' "envs/$name.in")"
+    if [[ -n "$python" ]]; then
+        target=(--python-version "$python" --python-platform x86_64-manylinux_2_28)
+    else
+        target=(--python-version 3.11 --universal)
+    fi
     resolve "$@" --build-constraints envs/build-constraints.txt --output-file "$draft" "envs/$name.in" > /dev/null
     list_cuda_builds > "$cuda_builds"
-    sed -e "/^torch==.*+cpu /r $cuda_builds" -e 's/^\(torch==.*\)+cpu /\1 /' "$draft" > "envs/$name.txt"
+    # pyproject.toml has the platform of universal locks, which uv repeats in each line.
+    {
+        [[ -z "$python" ]] || echo "# python: $python"
+        sed -e "/^torch==.*+cpu /r $cuda_builds" -e 's/^\(torch==.*\)+cpu /\1 /' \
+            -e "s/ and platform_machine == 'x86_64'.*'linux'//" -e "s/ ; platform_machine == 'x86_64'.*'linux'//" "$draft"
+    } > "envs/$name.txt"
 }
 
+# Needs the array `target`.
 resolve() {
-    "$uv" pip compile --quiet --no-header --no-annotate --generate-hashes \
-        --python-version 3.11 --python-platform x86_64-manylinux_2_28 "$@"
+    "$uv" pip compile --quiet --no-header --no-annotate --generate-hashes "${target[@]}" "$@"
 }
 
 # The version in the lock is that of the CPU build and of PyPI's build, so the lock has the hashes of both.

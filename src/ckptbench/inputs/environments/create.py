@@ -17,9 +17,10 @@ from typing import Any
 from ckptbench.common.errors import EnvironmentSetupError, RunFolderError
 from ckptbench.common.files import file_sha256, read_json, write_json
 from ckptbench.common.processes import die_with_parent
-from ckptbench.inputs.environments.folder import READY, clear_away, locked
+from ckptbench.inputs.environments.folder import FIRST_PYTHON, READY, clear_away, locked
 from ckptbench.inputs.environments.horovod import RECIPE, HorovodBuild
-from ckptbench.inputs.environments.lock_file import pinned, pinned_sha256, read_lock
+from ckptbench.inputs.environments.interpreter import interpreter_for
+from ckptbench.inputs.environments.lock_file import pinned, pinned_sha256, python_of, read_lock
 
 log = logging.getLogger("ckptbench")
 
@@ -35,7 +36,8 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
     `constraints` fix the versions of packages that are needed to build source distributions. Every file that is
     installed must have a hash that `lock` or `constraints` lists. Horovod has its own recipe
     (`environments.horovod`). `ready.json` is written last; it says what the environment was made from. Raises
-    EnvironmentSetupError, with uv's last lines if uv failed, or if another process is making the same environment.
+    EnvironmentSetupError: with uv's last lines if uv failed; if the lock's Python is not on this machine; if another
+    process is making the same environment.
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if uv is None:
@@ -48,8 +50,9 @@ def create_environment(lock: Path, constraints: Path, folder: Path) -> None:
 
 def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
     build = HorovodBuild.needed_by(lock, folder.parent / WHEELS)
+    python = interpreter_for(lock, python_of(lock))
     clear_away(folder, first=READY)
-    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], lock)
+    _run([uv, "venv", "--quiet", "--clear", "--python", str(python), str(folder)], lock)
     installer = _Installer(uv, lock, constraints, folder)
     if build is None:
         installer.install(read_lock(lock))
@@ -60,7 +63,7 @@ def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
 
 def described(lock: Path, constraints: Path) -> dict[str, Any]:
     """What an environment that is made now would have as its `ready.json`."""
-    ready = {"lock": lock.name, "sha256": pinned_sha256(lock)}
+    ready = {"lock": lock.name, "sha256": pinned_sha256(lock), "python": python_of(lock)}
     if re.search(r"^horovod==", pinned(lock), re.MULTILINE):
         ready["recipe"] = RECIPE.revision
     return {**ready, CONSTRAINTS: file_sha256(constraints)}
@@ -72,8 +75,8 @@ def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
         ready = read_json(folder / READY)
     except RunFolderError:
         return [READY] if (folder / READY).exists() else []
-    # Environments of older versions do not say what they were built with.
-    ready.setdefault(CONSTRAINTS, wanted[CONSTRAINTS])
+    # Environments of older versions do not say these.
+    ready = {CONSTRAINTS: wanted[CONSTRAINTS], "python": FIRST_PYTHON, **ready}
     return [name for name, value in wanted.items() if ready.get(name) != value]
 
 

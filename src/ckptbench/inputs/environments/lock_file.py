@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_PYTHON = re.compile(r"^# python: (\d+\.\d+)$", re.MULTILINE)
 
 
 def read_lock(lock: Path) -> dict[str, str]:
@@ -22,10 +24,16 @@ def version_in(line: str) -> str | None:
     return found[1] if found else None
 
 
+def python_of(lock: Path) -> str:
+    """The version of Python for which the lock was made, such as `3.12`. A lock that names none is for the running one."""
+    found = _PYTHON.search(lock.read_text(encoding="utf-8"))
+    return found[1] if found else "{}.{}".format(*sys.version_info)
+
+
 def pinned(lock: Path) -> str:
     """The lock without the hashes of its packages, a package a line: which packages, in which versions."""
     lines = lock.read_text(encoding="utf-8").splitlines()
-    kept = (line for line in lines if not line.lstrip().startswith("--hash="))
+    kept = (line for line in lines if not line.lstrip().startswith(("--hash=", "#")))
     return "".join(line.removesuffix("\\").rstrip() + "\n" for line in kept)
 
 
