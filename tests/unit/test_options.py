@@ -13,7 +13,7 @@ import pytest
 from test_command import BOTH, CASE, COSTS, refused, said
 
 from ckptbench.cli.verbs import decide, run
-from ckptbench.common.errors import ConfigError
+from ckptbench.common.errors import ConfigError, DataError
 
 REST = ["--step", "2.5s", "--restart", "8min", "--blocking", "60s"]
 STORAGE = ["--bandwidth", "1.6GB/s"]
@@ -118,6 +118,60 @@ def test_a_pipe_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert "is no file: write it into one first" in text
 
 
+JOBS = (
+    "JobID|State|Start|End|Elapsed|AllocTRES\n"
+    "1|NODE_FAIL|2026-01-01T00:00:00|2026-01-03T00:00:00|2-00:00:00|cpu=8,gres/gpu=64\n"
+    "2|COMPLETED|2026-01-04T00:00:00|2026-01-06T00:00:00|2-00:00:00|cpu=8,gres/gpu=64\n"
+)
+STEPS = "".join(f"[rank0]:step: {step}  loss:  2.5\n" for step in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (JOBS.partition("\n")[2], "line 1: this is a job, not the names of the columns: leave out --noheader"),
+        (JOBS.replace("|", "  "), "line 1: the columns of this table of sacct cannot be told apart: print it by sacct"),
+        (JOBS.replace("|", ","), "AllocTRES has commas: print the jobs with --parsable2"),
+        (JOBS + "3|Caf\xe9", "correct it, or name another file"),
+        (STEPS, "this is the log of a training: give it by --training-log"),
+    ],
+)  # fmt: skip
+def test_a_table_of_jobs_that_cannot_be_read_says_how_to_print_it(text: str, words: str, tmp_path: Path) -> None:  # fmt: skip
+    """Without a word of YAML files, where none was given."""
+    log = tmp_path / "jobs.txt"
+    log.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match=re.escape(words)) as raised:
+        run(["decide", "--gpus", "64", "--log", str(log), *REST])
+    assert "YAML" not in str(raised.value)
+
+
+def test_the_command_line_above_a_table_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, with_command = tmp_path / "jobs.txt", tmp_path / "copied" / "jobs.txt"
+    with_command.parent.mkdir()
+    log.write_text(JOBS)
+    with_command.write_text(f"[me@login ~]$ sacct --allusers --parsable2\n{JOBS}")
+    texts = {said(["decide", "--gpus", "64", "--log", str(each), *REST], capsys) for each in (log, with_command)}  # fmt: skip
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(JOBS, "this is a table of jobs of Slurm: give it by --log"), ('{"global_step": 5, "epoch": 1.0}', "this is a trainer_state.json without steps in its log_history")],
+)  # fmt: skip
+def test_what_is_no_log_of_a_training_is_named(text: str, words: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    with pytest.raises(DataError, match=words):
+        run(["decide", "--gpus", "8", "--mtbf", "14h", "--restart", "5min", "--training-log", str(log)])  # fmt: skip
+
+
+def test_who_gives_fewer_gpus_than_a_log_has_leaves_them_out() -> None:
+    with pytest.raises(ConfigError, match=r"which are not projected to fewer: leave it out$"):
+        run(["decide", "--costs", COSTS, "--mtbf", "14h", "--gpus", "8"])
+
+
 @pytest.mark.parametrize("name", ["Llama3", "LLAMA 3", "llama-3", "OPT_175B"])
 def test_a_published_rate_is_found_however_it_is_written(
     name: str, capsys: pytest.CaptureFixture[str]
@@ -128,7 +182,7 @@ def test_a_published_rate_is_found_however_it_is_written(
 
 
 def test_a_name_that_is_nearly_one_is_told_which_it_is() -> None:
-    with pytest.raises(ConfigError, match="use llama3, if you mean that, or a file NAME"):
+    with pytest.raises(ConfigError, match=r"; did you mean llama3\?$"):
         run(["decide", "--gpus", "8", "--rate", "lama3", *REST])
 
 

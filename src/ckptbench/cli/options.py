@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.cli.values import BLOCKING, Checkpoint, Price, Seen
+from ckptbench.common.errors import DataError
 from ckptbench.decide.limit import Limit
 from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.state_bytes import State
@@ -139,9 +140,13 @@ class Options:
         if self.log.suffix == ".yaml":  # that describes a log
             return read_rate(self.log)
         more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
-        return read_log(
-            self.log, gpus=gpus, restart_minutes=(self.restart or RESTART_S) / 60, **more
-        )
+        minutes = (self.restart or RESTART_S) / 60
+        try:
+            return read_log(self.log, gpus=gpus, restart_minutes=minutes, **more)
+        except DataError:
+            if _is_of_training(self.log):
+                raise DataError(f"{self.log}: this is the log of a training: give it by --training-log") from None  # fmt: skip
+            raise
 
     def _write_s(self, gpus: int) -> float:
         """How long the state is written, by what is slowest: a GPU with its part, or all together."""
@@ -159,3 +164,12 @@ class Options:
             then_s = self._write_s(gpus) if each.then_s is None else each.then_s
             saving = Saving(stall_s=each.stall_s, durable_s=each.stall_s + then_s)
             yield Strategy(name=each.name, saving=saving)
+
+
+def _is_of_training(path: Path) -> bool:
+    from ckptbench.decide.training_log.reader import read_log
+
+    try:
+        return read_log(path).has_steps
+    except DataError:
+        return False

@@ -138,7 +138,13 @@ def decided(
     """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
     choices = usual(rate=rate.name, gpus=[gpus])
     if fewer := left_out(costs.table, choices):
-        raise ConfigError(fewer[0].replace("decision.gpus has", "--gpus is"))
+        told = fewer[0].replace("decision.gpus has", "--gpus is")
+        raise ConfigError(
+            told.replace(
+                ": they are not projected to fewer, so it is left out",
+                ", which are not projected to fewer: leave it out",
+            )
+        )
     every = advice(costs.table, [rate], choices, limit)
     return {
         **costs.others,

@@ -125,9 +125,11 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
         name = _letters(str(path_or_name))
         if name not in files:
             names = [each.stem for each in files.values()]
-            near = [files[each].stem for each in get_close_matches(name, files, 1)]
+            near = "".join(
+                f"; did you mean {files[each].stem}?" for each in get_close_matches(name, files, 1)
+            )
             raise ConfigError(
-                f"rate is {show(str(path_or_name))}: use {f'{near[0]}, if you mean that, or ' if near else ''}a file NAME.yaml or one of {', '.join(names)}; a log is given by --log"
+                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log{near}"
             )
         path = files[name]
     return _rate_of(path.stem, *read_failure_file(path))
