@@ -246,7 +246,7 @@ def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[
     told = json.loads(said([*LIMITED, "--json"], capsys))
     unsaved, at_signal = told["remarks"][-2:]
     assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work and a restart each time, which the table counts."  # fmt: skip
-    assert at_signal == "With a save at a signal before the end: blocking every 40 min loses 5.9 % (signal 60 s before or sooner), async every 9.1 min loses 2.4 % (signal 93 s before or sooner)."  # fmt: skip
+    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (signal 60 s before or sooner); async every 9.1 min, loses 2.4 % (signal 93 s before or sooner)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
     for limited, free in zip(told["strategies"], without["strategies"], strict=True):
         assert limited["loses"] > free["loses"]
@@ -262,7 +262,7 @@ def test_no_interval_is_longer_than_the_limit(capsys: pytest.CaptureFixture[str]
         assert 2.5 * longest + 60 + 480 <= limit_s
     text = " ".join(said([*rare, "--limit", "24h", "--now", "24h"], capsys).split())
     assert text.startswith("now 24 h loses 100 %")
-    assert "no other save, which loses" in " ".join(said([*rare, "--limit", "6h"], capsys).split())
+    assert "no other save, loses" in " ".join(said([*rare, "--limit", "6h"], capsys).split())
     none = " ".join(said([*rare, "--limit", "8min"], capsys).split())
     assert "none helps" in none
     assert "A job ends after 8.0 min, before a restart and a save are done" in none
@@ -302,8 +302,23 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["steps"] == each["steps"]
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][-2]
-    assert "blocking every 40 min loses 5.9 % (signal 60 s before or sooner)" in of_file["remarks"][-1]  # fmt: skip
+    assert "blocking every 40 min, loses 5.9 % (signal 60 s before or sooner)" in of_file["remarks"][-1]  # fmt: skip
     assert of_file["remarks"][-3].startswith("Money: async saves $")
+
+
+def test_a_training_that_is_done_within_one_job_does_not_meet_its_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bar says that it has 4,000 steps, of 1.2 s."""
+    log = tmp_path / "train.log"
+    bars = (f"{n}/4000 [{n * 6 // 300:02}:{n * 6 // 5 % 60:02}<1:00:00,  1.20s/it]" for n in range(0, 1500, 5))  # fmt: skip
+    log.write_text("".join(f"\r  1%|1         | {bar}" for bar in bars) + "\n{'loss': 2.1}\n")
+    case = ["decide", "--training-log", str(log), "--gpus", "8", "--mtbf", "14h", "--restart", "5min", "--blocking", "45s"]  # fmt: skip
+    free, long, short = (json.loads(said([*case, *more, "--json"], capsys)) for more in ([], ["--limit", "24h"], ["--limit", "1h"]))  # fmt: skip
+    assert long["training_steps"] == 4000
+    assert long["strategies"] == free["strategies"]
+    assert long["remarks"][-1] == "A job ends after 24 h: the whole training is done before."
+    assert short["strategies"] != free["strategies"]
 
 
 def test_a_study_is_found_from_its_folder(

@@ -64,6 +64,9 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     """Without and with a save at a signal, a sentence each."""
     ends = f"A job ends after {duration(limit_s)}"
     known = {each.name: each.at_limit for each in choices if each.at_limit is not None}
+    if not known:
+        yield f"{ends}: the whole training is done before."
+        return
     if all(each.loses.value >= 1 for each in known.values()):
         yield f"{ends}, before a restart and a save are done: save quicker, or ask for longer jobs."
         return
@@ -72,13 +75,11 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     )
     yield f"{ends}: that loses {lost} of work and a restart each time, which the table counts."
     saved = (f"{name} " * (not is_one) + _at_signal(each) for name, each in known.items())
-    yield f"With a save at a signal before the end: {', '.join(saved)}."
+    yield f"With a save at a signal before the end: {'; '.join(saved)}."
 
 
 def _at_signal(limit: AtLimit) -> str:
     often = (
-        "no other save, which"
-        if math.isinf(limit.interval_s)
-        else f"every {duration(limit.interval_s)}"
+        f"every {duration(limit.interval_s)}" if limit.interval_s < math.inf else "no other save"
     )
-    return f"{often} loses {percent(limit.loses.value)} (signal {math.ceil(limit.needs_s):,} s before or sooner)"
+    return f"{often}, loses {percent(limit.loses.value)} (signal {math.ceil(limit.needs_s):,} s before or sooner)"

@@ -63,11 +63,12 @@ def answer_from_tables(options: Options) -> Answer:
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
-    tables = decided(costs, rate, gpus, options.time_limit)
+    limit = _limit(options, costs)
+    tables = decided(costs, rate, gpus, limit)
     choices = tuple(_choice(row, rate) for row in records(shown(tables)))
-    if options.time_limit is not None:
-        signal = replace(options.time_limit, at_signal=True)
-        choices = _limited(choices, tables, decided(costs, rate, gpus, signal), options.time_limit)
+    if limit is not None:
+        at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True))
+        choices = _limited(choices, tables, at_signal, limit)
     beside = (*_of_own(rate), *asked(options, choices, gpus))
     of_study = screen(tables)
     notes = (setting(choices, costs), *costs.notes) if costs.notes else ()
@@ -87,6 +88,15 @@ def answer_from_tables(options: Options) -> Answer:
         settings=SAVE_STEPS if costs.settings is None else costs.settings,
         multiple_of=costs.multiple_of,
     )
+
+
+def _limit(options: Options, costs: Costs) -> Limit | None:
+    """That of a job. None where the whole training is done in one."""
+    limit = options.time_limit
+    if limit is None or costs.training_steps is None:
+        return limit
+    step_s, down_s = (float(costs.table[name].max()) for name in ("step_s", "down_s"))
+    return limit if costs.training_steps * step_s + down_s > limit.seconds else None
 
 
 def _limited(choices: tuple[Choice, ...], tables: Mapping[str, pd.DataFrame], at_signal: Mapping[str, pd.DataFrame], limit: Limit) -> tuple[Choice, ...]:  # fmt: skip
