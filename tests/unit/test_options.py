@@ -268,13 +268,16 @@ def test_no_interval_is_longer_than_the_limit(capsys: pytest.CaptureFixture[str]
     assert "A job ends after 8.0 min, before a restart and a save are done" in none
 
 
-def test_the_ends_at_a_limit_are_counted_once(
+def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "jobs.txt").touch()
     jobs = ["--log", str(tmp_path / "jobs.txt"), "--count", "PREEMPTED,TIMEOUT", "--limit", "24h"]
     text = refused(["decide", "--gpus", "8", *jobs, *REST], capsys)
     assert "--count TIMEOUT and --limit: give one of them" in text
+    page = ["--html", str(tmp_path / "page.html"), "--limit", "24h"]
+    text = refused(["decide", "--costs", COSTS, "--mtbf", "14h", *page], capsys)
+    assert "--html and --limit: the calculator knows no time limit" in text
 
 
 def test_a_limit_that_is_never_reached_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
