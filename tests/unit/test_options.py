@@ -93,6 +93,8 @@ def test_what_means_two_things_is_one_line_that_says_what_to_write(
         (["--now", "2880"], 'write "2880 steps", or a time'),
         (["--state", "98GB", "--bandwidth", "100Gb/s"], "write 100Gbit/s or 100GB/s"),
         (["--state", "98GB", "--bandwidth", "100Gbps"], "write 100Gbit/s or 100GB/s"),
+        (["--failures", "3.5", "--days", "7"], "use a whole number from 0 to 100,000"),
+        (["--failures", "100001", "--days", "7"], "use a whole number from 0 to 100,000"),
         (["--params", "7X", *STORAGE], "write it as 7B, 350M or 7e9"),
         (["--params", "7B", "--optimizer", "adamv", *STORAGE], "'adamw'"),
         (["--params", "7B", "--dtype", "int3", *STORAGE], "'bf16'"),

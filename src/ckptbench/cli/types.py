@@ -14,6 +14,7 @@ from ckptbench.cli.values import (
     read_blocking,
     read_clock,
     read_days,
+    read_failures,
     read_mtbf,
     read_price,
     read_states,
@@ -62,6 +63,7 @@ class Tables(click.Path):
         return folder if own else next((each for each in inside if each.is_dir()), folder)
 
 
+FAILURES = Read("NUMBER", read_failures)
 DAYS = Read("DAYS", read_days)
 STATES = Read("STATES", read_states)
 TIME = Read("TIME", read_clock)

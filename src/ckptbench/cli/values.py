@@ -29,6 +29,7 @@ CLOCK = re.compile(r"\s*(?:(\d{1,6})-(\d{1,2})|(\d{1,9})(?=:\d\d:))(?::(\d\d))?(
 """Slurm's times: days-hours, days-hours:minutes, days-hours:minutes:seconds and hours:minutes:seconds."""
 TWO_PARTS = re.compile(r"\s*(\d+):(\d\d)\s*")
 """Minutes and seconds for Slurm, hours and minutes for most people."""
+MOST_FAILURES = 100_000
 UPDATE = r"(?:it|iter|iteration|step)s?"
 A_STEP = re.compile(rf"\s*({NUMBER}\s*[a-z]+)\s*/\s*{UPDATE}\s*", re.IGNORECASE)
 STEPS_IN = re.compile(rf"\s*({NUMBER})\s*{UPDATE}\s*/\s*([a-z]+)\s*", re.IGNORECASE)
@@ -117,6 +118,13 @@ def read_mtbf(text: str) -> float | Seen:
         return read_clock(text)
     often = match[2] if re.match(r"[\d.]", match[2]) else f"1 {match[2]}"
     return Seen(int(match[1]), read_clock(often) / SECONDS_PER_DAY)
+
+
+def read_failures(text: str) -> int:
+    """A count of them, which may be 0."""
+    if not re.fullmatch(r"\s*\d{1,6}\s*", text) or int(text) > MOST_FAILURES:
+        raise ConfigError(f"{show(text)} is no count of failures: use a whole number from 0 to {MOST_FAILURES:,}")  # fmt: skip
+    return int(text)
 
 
 def read_step(text: str) -> float:

@@ -17,6 +17,7 @@ from ckptbench.cli.types import (
     COUNT,
     DAYS,
     EVERY,
+    FAILURES,
     FILE,
     LOG,
     MTBF,
@@ -79,7 +80,7 @@ class Decide(Grouped):
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
 @click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
 @click.option("--count", type=STATES, help="Also count jobs of --log in these states: PREEMPTED,TIMEOUT.")
-@click.option("--failures", type=click.IntRange(0, 100_000), metavar="NUMBER", help="Failures that you counted in --days.")
+@click.option("--failures", type=FAILURES, help="Failures that you counted in --days.")
 @click.option("--days", type=DAYS, help="Days of --failures: --failures 3 --days 7.")
 @click.option("--step", type=STEP, help="One step without a save: 2.5s, 1.2s/it or 0.83it/s.")
 @click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for each save. Several have names: sharded=20s.")
