@@ -19,6 +19,7 @@ TIMES: Mapping[str, float] = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), SECONDS_PER_HOUR),
     **dict.fromkeys(("d", "day", "days"), SECONDS_PER_DAY),
     **dict.fromkeys(("w", "week", "weeks"), 7 * SECONDS_PER_DAY),
+    **dict.fromkeys(("month", "months"), 365.25 / 12 * SECONDS_PER_DAY),
     **dict.fromkeys(("y", "year", "years"), 365.25 * SECONDS_PER_DAY),
 }
 """Units of time that are read, in seconds."""
@@ -29,10 +30,11 @@ _SIZES: Mapping[str, float] = {
     **{f"{letter}B": 1000.0**power for power, letter in enumerate("MGTP", 2)},
     **{f"{letter}iB": 1024.0**power for power, letter in enumerate("KMGTP", 1)},
 }
-SIZES = {**_SIZES, **{name.lower(): size for name, size in _SIZES.items()}}
-"""Units of size that are read, in bytes. `Gb` is none: it may mean bits."""
+_OF_DU: Mapping[str, float] = {letter: 1024.0**power for power, letter in enumerate("KMGTP", 1)}
+SIZES = {**_SIZES, **{name.lower(): size for name, size in _SIZES.items()}, **_OF_DU}
+"""Units of size that are read, in bytes. `98G` is what `du -h` prints for 98 GiB. `Gb` is none: it may mean bits."""
 BANDWIDTHS: Mapping[str, float] = {
-    **{f"{name}/s": size for name, size in _SIZES.items()},
+    **{f"{name}{end}": size for name, size in _SIZES.items() for end in ("/s", "ps")},
     **{f"{letter}bit/s": 1000.0**power / 8 for power, letter in enumerate("MGT", 2)},
 }
 """Units of bandwidth that are read, in bytes in a second. `gb/s` is none: it may mean bits."""
