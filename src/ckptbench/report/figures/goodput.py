@@ -10,7 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ckptbench.matrix.registry import FAULTS
-from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, ordered, with_hardware
+from ckptbench.report.answer.setups import (
+    PANEL_COLUMNS,
+    ROW_COLUMNS,
+    SEPARATOR,
+    ordered,
+    with_hardware,
+)
 from ckptbench.report.figures.kit import axes as kit
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -67,15 +73,25 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     }
     panels = [panel for _, panel in rows.groupby("title", sort=False)]
     cells = [(panel, name) for panel in panels for name in quantities]
-    titles = [panel["title"].iloc[0] for panel, _ in cells]
+    titles = [_title(panel, name if fewer else "") for panel, name in cells]
     figure, drawn = small_multiples(titles, PANEL_IN, text)
     ends = 100 * rows[[f"{name}_hi" for name in quantities]].to_numpy(float).ravel()
     for axes, (panel, quantity) in zip(drawn, cells, strict=True):
         _draw_panel(axes, panel, quantity, styles)
         kit.goodput(axes.yaxis, 100 * rows[quantities].to_numpy(float).ravel(), ends)
-    handles = [entry(name, **own) for name, own in styles.items()]
+    joined = rows[rows["history_name"].isin(DRAWN)].groupby(["title", "series"]).size()
+    lines = set(joined[joined > 1].index.get_level_values("series"))
+    handles = [
+        entry(name, **{**own, **({} if name in lines else {"linestyle": ""})})
+        for name, own in styles.items()
+    ]
     legend(figure, handles if len(names) > 1 else [])
     return figure
+
+
+def _title(panel: pd.DataFrame, quantity: str) -> str:
+    title = str(panel["title"].iloc[0])
+    return f"{title}{SEPARATOR}{quantity.replace('_', ' ')}" if quantity else title
 
 
 def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Looks) -> None:

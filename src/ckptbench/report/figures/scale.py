@@ -14,7 +14,6 @@ from ckptbench.report.figures.kit.decided import (
     NONE,
     caption,
     curves_of,
-    draw_band,
     foremost,
     handles,
     looks,
@@ -36,10 +35,14 @@ FIGURE = {
 }
 READING = (
     "part of the time that is lost to checkpoints and failures at the best interval, against the number of GPUs, where failures come as in {rate}."
-    " Bands are 95 % intervals. Where curves cross, another setup is the better one from there on"
+    " Upright lines at both ends of a curve, side by side, are its 95 % intervals. Where curves cross, another setup is the better one from there on"
 )
 KNOWN: dict[str, Any] = {"linestyle": SOLID, "marker": "o", "markersize": 4}
 BEYOND: dict[str, Any] = {"linestyle": DASHED}
+APART = 1.06
+"""The factor between two of these lines."""
+FARTHEST = 3
+"""Such a line makes the axis reach so many times as far down as the least loss, and no farther."""
 PANEL_IN = 1.9
 
 
@@ -54,11 +57,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     panels = [of for _, of in drawn.groupby("facet", sort=False)]
     figure, grid = small_multiples([of["facet"].iloc[0] for of in panels], PANEL_IN, text)
     for axes, rows in zip(grid, panels, strict=True):
-        for name, own in styles.items():
+        for place, (name, own) in enumerate(styles.items()):
             curve = rows[rows["series"] == name].sort_values("gpus")
             if len(curve):
-                _draw_curve(axes, curve, own["color"])
-        lost(axes, rows["loss"])
+                _draw_curve(axes, curve, own["color"], APART**place)
+        ends = rows[["loss_lo", "loss_hi"]].clip(rows["loss"].min() / FARTHEST, 100.0, axis=None)
+        lost(axes, [*rows["loss"], *ends.to_numpy().ravel()])
         logarithmic(axes.xaxis, rows["gpus"])
         axes.set_xlabel("GPUs")
     kinds = {"costs known": KNOWN} | ({"projected": BEYOND} if drawn["projected"].any() else {})
@@ -67,8 +71,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     return figure
 
 
-def _draw_curve(axes: Axes, curve: pd.DataFrame, color: str) -> None:
-    draw_band(axes, curve, "gpus", color)
+def _draw_curve(axes: Axes, curve: pd.DataFrame, color: str, aside: float) -> None:
+    ends = curve.iloc[[0, -1]]
+    axes.vlines(ends["gpus"] * aside, ends["loss_lo"], ends["loss_hi"], colors=color, gid="interval")  # fmt: skip
     known = curve[~curve["projected"]]
     beyond = curve[curve["projected"] | (curve["gpus"] == known["gpus"].max())]
     for rows, look, gid in ((known, KNOWN, "measured"), (beyond, BEYOND, "projected")):

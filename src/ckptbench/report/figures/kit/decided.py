@@ -84,13 +84,6 @@ def handles(styles: Looks) -> list[Line2D]:
     return [entry(name, **look) for name, look in styles.items()] if len(styles) > 1 else []
 
 
-def draw_band(axes: Axes, curve: pd.DataFrame, places: str, color: str) -> None:
-    """The 95 % interval of a curve's loss, by its column of places."""
-    axes.fill_between(
-        curve[places], curve["loss_lo"], curve["loss_hi"], color=color, alpha=0.18, linewidth=0
-    )
-
-
 def lost(axes: Axes, losses: Iterable[float]) -> None:
     """The axis of these losses, in percent."""
     logarithmic(axes.yaxis, losses)
