@@ -96,6 +96,8 @@ def test_the_overhead_to_quote_stands_beside_its_row() -> None:
     with paper():
         figure.draw_without_rendering()
         assert all(text.get_window_extent().x1 <= figure.bbox.x1 for text in numbers)
+    sizes = {line.get_color(): line.get_markersize() for line in axes.lines if line.get_gid() in ("paired", "in_run")}  # fmt: skip
+    assert len(sizes) == len(set(sizes.values())) == 2
     grey = {line.get_color() for line in lines(axes, "paired") if line.get_ydata()[0] < 0.5}
     colored = {line.get_color() for line in lines(axes, "in_run") if line.get_ydata()[0] < 0.5}
     assert grey.isdisjoint(colored)

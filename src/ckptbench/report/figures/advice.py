@@ -37,6 +37,8 @@ READING = (
     " where failures come as in {rate}. Thin lines are 95 % intervals of the costs and of the failure rate"
 )
 KEY = (*SYSTEM, "strategy", "format", "recovery", "gpus")
+MOST = 8
+"""How many rows a panel has. The table has the rest."""
 ROW_IN = 0.17
 FINE = 0.55
 """Height of the bar of intervals that are fine, as a part of its row."""
@@ -52,7 +54,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if tables["goodput_curves"].empty:
         return nothing_to_show(NONE)
     rows = of_most_ranks(curves_of(_found(tables)))
-    names = foremost(rows)
+    names = foremost(rows, MOST)
     shown = rows[rows["series"].isin(names)]
     panels = [own for _, of in shown.groupby("facet", sort=False) for _, own in of.groupby("gpus")]
     text = caption(READING, rows, len(names), "advice", tables)

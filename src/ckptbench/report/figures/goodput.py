@@ -48,6 +48,8 @@ QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%
 DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
 """Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
 MARKERS = "osD^vPX*"
+BESIDE = 0.15
+"""Room beside points that are far from 0, in rates of the farthest."""
 PANEL_IN = 1.25
 Looks = Mapping[str, Mapping[str, Any]]
 
@@ -113,6 +115,8 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Looks) -
                     **{**styles[str(name)], **joined},
                 )
     mark_disturbed(axes, panel.assign(y=100 * panel[quantity]), "failures_per_hour", "y")
-    axes.set_xlim(0, 1.05 * rate.max())
+    least, most = float(rate.min()), float(rate.max())
+    left = 0.0 if least < most / 2 else least - BESIDE * most
+    axes.set_xlim(left, (1.05 if left == 0 else 1 + BESIDE) * most)
     axes.set_xlabel("Failures per hour")
     axes.set_ylabel(QUANTITIES[quantity])

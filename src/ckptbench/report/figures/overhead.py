@@ -32,13 +32,15 @@ NOTHING = "No run with checkpoints was timed from start to end: there is no over
 READING = (
     "what checkpoints add to the training time, estimated twice: against the baseline of the same ranks, repeat and seed, and from inside the run,"
     " by its stalls and slower steps. Points are estimates, bars their 95 % intervals; one repeat has the spread of the other setups, if any has two."
-    " In colour, and written beside: the number to quote, the estimate from inside the run unless the one against the baseline contradicts it (shaded: the two intervals do not overlap). In grey: the other one."
+    " In colour, and written beside: the number to quote, the estimate from inside the run unless the one against the baseline contradicts it (shaded: the two intervals do not overlap). Small and grey: the other one."
     " Ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did"
 )
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
 
 
+QUOTED, OTHER = 4.5, 2.5
+"""Sizes of both points of a row."""
 RIGHT_POINTS = 9
 """How far right of the panel the number stands, beyond the mark of disturbed runs."""
 
@@ -70,10 +72,13 @@ def _draw_panel(panel: Panel) -> None:
     for estimate, offset in ESTIMATES.items():
         fill = "white" if estimate == "in_run" else ""
         quoted = rows["overhead_from"] == estimate
-        for own, color in ((rows[~quoted], FAINT), (rows[quoted], appearance.color)):
+        for own, color, size in (
+            (rows[~quoted], FAINT, OTHER),
+            (rows[quoted], appearance.color, QUOTED),
+        ):
             shown = replace(appearance, color=color)
             if len(own):
-                draw_estimates(axes, own["y"] + offset, own, estimate, shown, factor=100, fill=fill)
+                draw_estimates(axes, own["y"] + offset, own, estimate, shown, factor=100, fill=fill, size=size)  # fmt: skip
     beside = axes.get_yaxis_transform()
     for y, number in rows.loc[rows["overhead"].notna(), ["y", "overhead"]].itertuples(index=False):
         axes.annotate(percent_of(number), (1, y), (RIGHT_POINTS, 0), beside, "offset points", va="center", gid="quoted")  # fmt: skip
@@ -87,12 +92,14 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
 
 def _legend(rows: pd.DataFrame, marker: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        entry("paired with baseline", marker=marker),
-        entry("from inside the run", marker=marker, markerfacecolor="white"),
-        Patch(facecolor=FAINT, label="in grey: not to quote"),
+        entry("paired with baseline", marker=marker, markersize=QUOTED),
+        entry("from inside the run", marker=marker, markersize=QUOTED, markerfacecolor="white"),
+        entry(
+            "small, grey: not to quote", marker=marker, linestyle="", color=FAINT, markersize=OTHER
+        ),
     ]
     if rows["in_run_steady"].notna().any():
         handles.append(entry("steady state", marker="|", linestyle="", markersize=6))
     if _disagree(rows).any():
-        handles.append(Patch(facecolor=BAND, label="no overlap"))
+        handles.append(Patch(facecolor=BAND, label="the two disagree"))
     return handles

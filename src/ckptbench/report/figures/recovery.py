@@ -79,10 +79,14 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     return prepared(shown.assign(**parts), ROW)
 
 
+def _seconds(number: float) -> str:
+    return f"{number:.3g} s".replace("-", "\N{MINUS SIGN}")
+
+
 def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:
     axes, rows, names = panel.axes[0], panel.rows, list(PARTS)
     ends = stack(axes, rows, PARTS)
-    totals = rows[names].sum(axis=1).map("{:.3g} s".format)
+    totals = rows[names].sum(axis=1).map(_seconds)
     write_beside(axes, zip(ends, rows["y"], strict=True), totals, "total")
     facet = every.loc[every["facet"] == rows["facet"].iloc[0], names]
     longest = facet.clip(lower=0).sum(axis=1).max()

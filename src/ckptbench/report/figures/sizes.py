@@ -53,7 +53,7 @@ SAME = 0.01
 """Sizes whose relative difference is smaller than this share a row."""
 ROW = ("framework", "strategy", "format", "counts")
 ROW_IN = 0.17
-ROOM = 1.55
+ROOM = 1.75
 """The factor between the longest bar and the axis: the room for the numbers."""
 LABEL_LETTERS = 26
 """Labels of rows that are longer need a page."""

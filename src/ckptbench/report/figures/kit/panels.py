@@ -98,11 +98,11 @@ def _note_disturbed(axes: Axes) -> None:
     figure.marks_disturbed = True
 
 
-def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: str, look: Look, *, factor: float, fill: str = "") -> None:  # fmt: skip
+def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: str, look: Look, *, factor: float, fill: str = "", size: float = 3.5) -> None:  # fmt: skip
     """A point for each row at its place on the y axis, with the interval from `<column>_lo` to `<column>_hi` as a bar."""
     low, value, high = (factor * rows[f"{column}{end}"] for end in ("_lo", "", "_hi"))
     axes.hlines(places, low, high, colors=look.color, gid=f"{column} interval")
-    axes.plot(value, places, look.marker, color=look.color, markerfacecolor=fill or look.color, gid=column)  # fmt: skip
+    axes.plot(value, places, look.marker, color=look.color, markerfacecolor=fill or look.color, markersize=size, gid=column)  # fmt: skip
 
 
 def small_multiples(
