@@ -165,6 +165,8 @@ def test_panels_of_goodput_have_titles_of_their_own_and_lines_only_where_drawn()
     assert len(set(shown)) == len(shown) == 2
     (legend,) = figure.legends
     assert {line.get_linestyle() for line in legend.get_lines()} == {"None"}
+    rates = study.tables()["goodput"]["failures_per_hour"]
+    assert 0 < figure.axes[0].get_xlim()[0] < rates.min()  # no half of the panel is empty
 
 
 def test_curves_of_scale_have_intervals_that_do_not_cover_one_another() -> None:
@@ -172,4 +174,6 @@ def test_curves_of_scale_have_intervals_that_do_not_cover_one_another() -> None:
     ends = [each for each in axes.collections if each.get_gid() == "interval"]
     places = [segment[0][0] for each in ends for segment in each.get_segments()]
     assert len(places) == len(set(places)) > 2
+    markers = [line.get_marker() for line in lines(axes, "measured")]
+    assert len(markers) == len(set(markers)) > 1
     assert not any(isinstance(each, mpl.collections.FillBetweenPolyCollection) for each in axes.collections)  # fmt: skip
