@@ -38,6 +38,7 @@ FIGURE = {
     "title": "How often to checkpoint",
     "tables": ("goodput_curves", "advice", "failure_rates", "decision_costs"),
     "of": "timed checkpoints",
+    "about": "decision",
 }
 READING = (
     "part of the time that is lost to checkpoints and failures, against the time between two checkpoints, where failures come as in {rate}."

@@ -23,6 +23,7 @@ FIGURE = {
     "title": "Cost of deterministic mode",
     "tables": ("determinism_cost", "runs", "machine", "provenance"),
     "of": "deterministic baselines",
+    "about": "restart",
 }
 NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost of deterministic mode to show."
 READING = (

@@ -20,6 +20,7 @@ from ckptbench.report.answer.setups import (
     ordered,
     varying,
 )
+from ckptbench.report.answer.sizes import more
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     LINE_IN,
@@ -36,6 +37,7 @@ FIGURE = {
     "title": "What a checkpoint weighs",
     "tables": ("sizes", "provenance"),
     "of": "undisturbed runs",
+    "about": "size",
 }
 READING = (
     "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters, the optimizer's"
@@ -115,7 +117,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
         axes.barh(y, row["bytes"], BAR, color=look(row["framework"]).color, gid="measured")
         if not row["constant"]:
             axes.hlines(y, row["bytes_min"], row["bytes_max"], colors=INK)
-        words = f"{size(row['bytes'])}, {_more(row['ratio'])}"
+        words = f"{size(row['bytes'])}, {more(row['ratio'])}"
         write_beside(axes, [(row["bytes_max"], y)], [words], "words")
         names.append(row["label"])
     axes.set_yticks(range(len(names)), names)
@@ -125,8 +127,3 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_xlim(0, ROOM * rows[["bytes_max", "must_have"]].to_numpy().max())
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter("B"))
-
-
-def _more(ratio: float) -> str:
-    """`+0.11 %`: what is written beyond what must be, in percent of it."""
-    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\N{MINUS SIGN}")
