@@ -17,6 +17,7 @@ from ckptbench.analysis.tables.registry import EVERY
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.config.identity import OF_RUNS, mark_path, marking
 from ckptbench.report.answer import sizes
+from ckptbench.report.answer.quantities import more
 from ckptbench.report.answer.study import answer, study_text
 from ckptbench.report.figures import ABOUT, FIGURES
 from ckptbench.report.study_page.files import Drawn, Stored
@@ -197,6 +198,7 @@ def test_a_user_s_own_costs_have_a_page_too_whatever_they_are_called(tmp_path: P
 def test_nothing_at_all_has_a_page() -> None:
     page = page_of(empty_tables(), ())
     assert "Nothing to decide from" in in_words(page)
+    assert "filled with" not in page
     assert not Page(page).all("figure")
 
 
@@ -222,7 +224,7 @@ def test_a_study_of_formats_answers_with_sizes_and_prints_no_time() -> None:
     assert "results/tables/overhead.csv" in text
     assert text.count(" MB") >= len(tables["sizes"])
     row = tables["sizes"].iloc[0]
-    assert sizes.more(row["ratio"]) in text
+    assert more(row["ratio"]) in text
     assert len(text.splitlines()) <= 30
 
 

@@ -199,6 +199,11 @@ def size(number_of_bytes: float) -> str:
     return f"{number} {'byte' if number == 1 else 'bytes'}"
 
 
+def more(ratio: float) -> str:
+    """`+0.11 %`: what is written beyond what must be, in percent of it."""
+    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\N{MINUS SIGN}")
+
+
 def plain(number: float) -> str:
     """`182`, `1,024`, `0.31`: DIGITS significant digits, and all of those before the point."""
     return _digits(number, min(0, _last_digit(number, DIGITS)))

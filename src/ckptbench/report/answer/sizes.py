@@ -8,8 +8,9 @@ import pandas as pd
 
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.grouping import records
+from ckptbench.report.answer import remarks
 from ckptbench.report.answer.labels import describe
-from ckptbench.report.answer.quantities import size
+from ckptbench.report.answer.quantities import more, size
 from ckptbench.report.answer.screen import Line, Screen
 from ckptbench.report.answer.setups import in_words, ordered, varying
 
@@ -21,7 +22,7 @@ SETUP = ("framework", "strategy", "format", "ranks")
 BUT_FORMAT = ("framework", "model", "dataset", "ranks", "optimizer", "strategy")
 STATE = ("state_model_bytes", "state_optimizer_bytes", "state_rest_bytes")
 LEGEND = "State: parameters, optimizer, and each rank's own. 1 MB is 1,000,000 bytes."
-NO_TIMES = "No times: no setup ran twice, so nothing shows how far two runs differ. Two or more `repeats` tell them; {folder}/overhead.csv has those of single runs."
+NO_TIMES = "Sizes may be quoted, whatever disturbed the runs. Times of single runs are left out: {folder}/overhead.csv has them."
 
 
 def is_asked(tables: Tables) -> bool:
@@ -37,6 +38,7 @@ def screen(tables: Tables, folder: str, config: str) -> Screen:
     rows = ordered(tables["sizes"], ("model", *SETUP))
     return Screen(
         title=f"{TITLE}: {', '.join(_formats(rows))}",
+        verdict=remarks.verdict(tables),
         heads=HEADS,
         lines=tuple(_lines(rows)),
         rest=f"{folder}/sizes.csv",
@@ -58,8 +60,3 @@ def _lines(rows: pd.DataFrame) -> Iterator[Line]:
         weighs = size(row["bytes"])
         cells = (describe("model", row["model"]), setup, weighs, size(state), more(row["ratio"]))
         yield Line(cells, (float(place),))
-
-
-def more(ratio: float) -> str:
-    """`+0.11 %`: what is written beyond what must be, in percent of it."""
-    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\N{MINUS SIGN}")

@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.report.answer.labels import counted
-from ckptbench.report.answer.quantities import size
+from ckptbench.report.answer.quantities import more, size
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     SEPARATOR,
@@ -20,7 +20,6 @@ from ckptbench.report.answer.setups import (
     ordered,
     varying,
 )
-from ckptbench.report.answer.sizes import more
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     LINE_IN,

@@ -51,6 +51,8 @@ class StudyPage:
     """By name: those that were drawn."""
     tables: Mapping[str, Stored]
     """By name: those that were written."""
+    has_costs: bool
+    """Whether the calculator beside it starts from them."""
     first: str = ""
     """The chapter of figures that the study is about. Empty: all, in their order."""
 
@@ -70,6 +72,7 @@ class StudyPage:
             config=config,
             figures=figures,
             tables=stored,
+            has_costs=not tables["decision_costs"].empty,
             first="size" if sizes.is_asked(tables) else "",
         )
 
@@ -87,7 +90,8 @@ def study_page(study: StudyPage) -> str:
         element("link", rel="icon", href="data:,"),
         element("style", _style()),
     )
-    calculator = element("a", "the calculator, filled with this study", href=CALCULATOR)
+    filled = ", filled with these costs" if study.has_costs else ""
+    calculator = element("a", f"the calculator{filled}", href=CALCULATOR)
     body = element(
         "main",
         element("header", element("h1", title), *_facts(study)),
