@@ -27,15 +27,15 @@ def code(text: str) -> Iterator[Part]:
         yield element("code", part) if place % 2 else part
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
+def table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Element:
     """A table whose rows are cards on a phone: each cell says its head itself. The interval of a number stands below it."""
     head = element("tr", *(element("th", _in_one_line(each), scope="col") for each in heads))
     body = [
-        element("tr", *(_cell(name, cell) for name, cell in zip(heads, row, strict=True)))
+        element("tr", *(_cell(own, cell) for own, cell in zip(heads, row, strict=True)))
         for row in rows
     ]
     made = element("table", element("thead", head), element("tbody", *body))
-    return element("div", made, class_="wide-table", tabindex="0")
+    return element("div", made, class_="wide-table", tabindex="0", role="group", aria_label=name)
 
 
 def _cell(head: str, text: str) -> Element:

@@ -159,7 +159,11 @@ def _kind(sentence: str) -> str:
 
 
 def _answer(answer: Screen) -> Element:
-    shown = [table(answer.heads, [line.cells for line in answer.lines])] if answer.lines else []
+    shown = (
+        [table("The answer", answer.heads, [line.cells for line in answer.lines])]
+        if answer.lines
+        else []
+    )
     remarks = element("ul", *(element("li", each) for each in answer.remarks))
     return element("section", *shown, remarks, class_="answer")
 
@@ -180,13 +184,13 @@ def _figures(study: StudyPage) -> Element:
 def _figure(name: str, title: str, drawn: Drawn) -> Element:
     width, height = drawn.shown_size()
     source = f"data:image/png;base64,{b64encode(drawn.png).decode('ascii')}"
-    image = element("img", src=source, alt=f"{title}. {drawn.caption}", width=f"{width}", height=f"{height}", class_="wide" if width > PHONE else "narrow")  # fmt: skip
+    image = element("img", src=source, alt=title, width=f"{width}", height=f"{height}", class_="wide" if width > PHONE else "narrow")  # fmt: skip
     pdf = element("a", "PDF", href=f"figures/{name}.pdf")
     caption = element("figcaption", drawn.caption, " ", pdf)
     return element(
         "figure",
         element("h3", title),
-        element("div", image, class_="scroll", tabindex="0"),
+        element("div", image, class_="scroll", tabindex="0", role="group", aria_label=title),
         caption,
         id=name,
     )
