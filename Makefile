@@ -21,7 +21,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
 # It ends with the answer, which the workflow would print before the report is made.
-study: environment ## run the default study on this machine: 10 to 12 minutes (35 without AVX-512), then an answer and report.html
+study: environment ## run the default study on this machine: 10 to 12 minutes (35 without AVX-512), then an answer, results/index.html and report.html
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 	@echo; cat results/answer.txt
@@ -43,7 +43,7 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local decision \
-	  --allowed-rules decide write_answer draw_advice draw_scale decision \
+	  --allowed-rules decide write_answer write_page draw_advice draw_scale decision \
 	  $(if $(CONFIG),"--configfile=$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
 	@echo; cat results/answer.txt
 

@@ -201,6 +201,13 @@ def size(number_of_bytes: float) -> str:
     return f"{number} {'byte' if number == 1 else 'bytes'}"
 
 
+def more(ratio: float) -> str:
+    """`+0.11 %`, `+149 %`: what is written beyond what must be, in percent of it: two digits, and all of a whole number."""
+    number = 100 * (ratio - 1)
+    text = f"{number:+.2g}" if abs(number) < 99.5 else f"{number:+,.0f}"
+    return f"{text} %".replace("-", "\N{MINUS SIGN}")
+
+
 def plain(number: float) -> str:
     """`182`, `1,024`, `0.31`: DIGITS significant digits, and all of those before the point."""
     return _digits(number, min(0, _last_digit(number, DIGITS)))

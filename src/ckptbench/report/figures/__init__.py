@@ -53,6 +53,14 @@ NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
     "several systems in both modes": lambda cells: _in_both_modes(cells) > 1,
 }
 """Whether these cells, of which there is at least one, are enough for a figure, by the words of its `needs`."""
+ABOUT: Mapping[str, str] = {
+    "cost": "What a checkpoint costs",
+    "size": "Size and format",
+    "restart": "Restarts",
+    "failure": "Failures",
+    "decision": "The decision",
+}
+"""The chapters in which readers meet the figures, in their order, by the words of `about`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,7 @@ class FigureEntry:
     title: str
     tables: tuple[str, ...]
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
+    about: str
     of: str = "every run"
     needs: str = "any"
 
@@ -95,8 +104,15 @@ def _entry(module: Path) -> Iterable[FigureEntry]:
         yield FigureEntry(module.stem, **ast.literal_eval(found[1]))
 
 
+def _in_order(entries: Iterable[FigureEntry]) -> Iterable[FigureEntry]:
+    chapters = list(ABOUT)
+    return sorted(entries, key=lambda entry: (chapters.index(entry.about), entry.module))
+
+
 FIGURES: dict[str, FigureEntry] = {
     entry.module: entry
-    for module in sorted(Path(__file__).parent.glob("*.py"))
-    for entry in _entry(module)
+    for entry in _in_order(
+        entry for module in Path(__file__).parent.glob("*.py") for entry in _entry(module)
+    )
 }
+"""In the order in which they are read."""

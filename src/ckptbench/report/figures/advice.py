@@ -30,6 +30,7 @@ FIGURE = {
     "title": "How often to checkpoint",
     "tables": ("advice", "goodput_curves", "failure_rates", "decision_costs"),
     "of": "timed checkpoints",
+    "about": "decision",
 }
 READING = (
     "left: the time between two checkpoints. Bar: fine, which loses at most a fifth more than the best interval, restarts aside, and at most one point; no bar"

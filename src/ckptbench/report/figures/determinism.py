@@ -31,6 +31,7 @@ FIGURE = {
     "title": "Resumed training against uninterrupted",
     "tables": ("steps", "epochs", "evaluations", "resume_proof", "restore", "provenance"),
     "of": "compared runs",
+    "about": "restart",
 }
 READING = (
     "Lines are means over repeats (of resumed runs over kinds of kills too), bands reach from the smallest"

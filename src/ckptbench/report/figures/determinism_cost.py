@@ -24,6 +24,7 @@ FIGURE = {
     "tables": ("determinism_cost", "runs", "machine", "provenance"),
     "of": "baselines",
     "needs": "several systems in both modes",
+    "about": "restart",
 }
 NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost of deterministic mode to show."
 READING = (

@@ -35,6 +35,7 @@ FIGURE = {
     "title": "Useful time against failures",
     "tables": ("goodput", "runs", "machine", "provenance"),
     "of": "struck runs",
+    "about": "failure",
 }
 NOTHING = "No failure struck a run that has a baseline: there is no goodput to show."
 READING = (

@@ -27,6 +27,7 @@ FIGURE = {
     "title": "Overhead of checkpointing",
     "tables": ("overhead", "provenance"),
     "of": "undisturbed runs",
+    "about": "cost",
 }
 NOTHING = "No run with checkpoints was timed from start to end: there is no overhead to show."
 READING = (

@@ -25,6 +25,7 @@ FIGURE = {
     "title": "Where the time of a failure goes",
     "tables": ("goodput", "runs", "machine", "provenance"),
     "of": "struck runs",
+    "about": "failure",
 }
 READING = (
     "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it. Steps that were faster with fewer ranks are left"

@@ -32,6 +32,7 @@ FIGURE = {
     "title": "How long a restart takes",
     "tables": ("restore", "runs", "machine", "provenance"),
     "of": "killed runs",
+    "about": "restart",
 }
 READING = (
     "Left: medians over restarts ({fewest} at least), of each the rank that took longest; written beside: the load."

@@ -32,6 +32,7 @@ FIGURE = {
     "title": "The best goodput against GPUs",
     "tables": ("scale", "failure_rates", "decision_costs"),
     "of": "timed checkpoints",
+    "about": "decision",
 }
 READING = (
     "part of the time that is lost to checkpoints and failures at the best interval, against the number of GPUs, where failures come as in {rate}."

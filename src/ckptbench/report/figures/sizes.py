@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.report.answer.labels import counted
-from ckptbench.report.answer.quantities import size
+from ckptbench.report.answer.quantities import more, size
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     SEPARATOR,
@@ -37,6 +37,7 @@ FIGURE = {
     "title": "Size of a checkpoint",
     "tables": ("sizes", "provenance"),
     "of": "undisturbed runs",
+    "about": "size",
 }
 READING = (
     "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters, the optimizer's"
@@ -115,7 +116,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
         axes.barh(y, row["bytes"], BAR, color=look(row["framework"]).color, gid="measured")
         if not row["constant"]:
             axes.hlines(y, row["bytes_min"], row["bytes_max"], colors=INK)
-        words = f"{size(row['bytes'])}, {percent_of(row['ratio'] - 1, '+')}"
+        words = f"{size(row['bytes'])}, {more(row['ratio'])}"
         write_beside(axes, [(row["bytes_max"], y)], [words], "words")
         names.append(row["label"])
     axes.set_yticks(range(len(names)), names)

@@ -41,6 +41,7 @@ FIGURE = {
     "title": "What one checkpoint blocks",
     "tables": ("stall", "checkpoint_cost", "runs", "machine", "provenance"),
     "of": "undisturbed runs",
+    "about": "cost",
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to show."
 READING = (

@@ -28,6 +28,7 @@ FIGURE = {
     "tables": ("strategies", "runs", "machine", "provenance"),
     "of": "timed checkpoints",
     "needs": "several strategies",
+    "about": "cost",
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no strategy to show."
 READING = (

@@ -49,6 +49,7 @@ FIGURE = {
     "title": "One checkpoint of each strategy",
     "tables": ("timeline", "runs", "machine", "provenance"),
     "of": "timed checkpoints",
+    "about": "cost",
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no timeline to show."
 READING = (
