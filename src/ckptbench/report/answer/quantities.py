@@ -201,11 +201,16 @@ def size(number_of_bytes: float) -> str:
     return f"{number} {'byte' if number == 1 else 'bytes'}"
 
 
-def more(ratio: float) -> str:
-    """`+0.11 %`, `+149 %`: what is written beyond what must be, in percent of it: two digits, and all of a whole number."""
-    number = 100 * (ratio - 1)
-    text = f"{number:+.2g}" if abs(number) < 99.5 else f"{number:+,.0f}"
+def percent_of(part: float, sign: str = "") -> str:
+    """`3.2 %`, `120 %`, of a part: two digits, and all of a whole number. `sign` is "+" where a gain needs one."""
+    number = 100 * part
+    text = f"{number:{sign}.2g}" if abs(number) < 99.5 else f"{number:{sign},.0f}"
     return f"{text} %".replace("-", "\N{MINUS SIGN}")
+
+
+def more(ratio: float) -> str:
+    """`+0.11 %`, `+149 %`: what is written beyond what must be, in percent of it."""
+    return percent_of(ratio - 1, "+")
 
 
 def plain(number: float) -> str:

@@ -9,8 +9,9 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ckptbench.report.answer.quantities import percent_of
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
-from ckptbench.report.figures.kit.axes import percent, percent_of
+from ckptbench.report.figures.kit.axes import percent
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     Panel,

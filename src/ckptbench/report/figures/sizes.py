@@ -20,7 +20,6 @@ from ckptbench.report.answer.setups import (
     ordered,
     varying,
 )
-from ckptbench.report.figures.kit.axes import percent_of
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.panels import (
     LINE_IN,

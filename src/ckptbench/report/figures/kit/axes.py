@@ -45,13 +45,6 @@ def plain(number: float, _place: object = None) -> str:
     return f"{number:,.0f}"
 
 
-def percent_of(part: float, sign: str = "") -> str:
-    """`3.2 %`, `120 %`, of a part: two digits, and all of a whole number. `sign` is "+" where a gain needs one."""
-    number = 100 * part
-    text = f"{number:{sign}.2g}" if abs(number) < 99.5 else f"{number:{sign},.0f}"
-    return f"{text} %".replace("-", "\N{MINUS SIGN}")
-
-
 def duration(minutes: float, _place: object = None) -> str:
     """`30 s`, `10 min`, `6 h`, `2 d`: in the largest unit of which it is at least one."""
     reached = [unit for unit, size in UNITS.items() if size <= minutes * (1 + ROUNDING)]
