@@ -28,6 +28,8 @@ include: "workflow/rules/figures.smk"
 
 
 keep_signatures()
+if workflow.output_settings.dryrun:
+    show_plan()
 
 
 report: "workflow/report/workflow.rst"
@@ -43,6 +45,7 @@ rule all:
         get_mark(OF_RUNS),
         get_mark(OF_DECISION),
         ANSWER,
+        PAGE,
 
 
 rule runs:

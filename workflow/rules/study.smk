@@ -57,6 +57,18 @@ def get_decision_figures():
     return get_figures(shown)
 
 
+def get_figures_of_page(wildcards):
+    """Those of the study. Where only some rules may run, of the others those that are there already."""
+    decided = get_decision_figures()
+    if CONFIG.decision.numbers:
+        return decided
+    if not workflow.dag_settings.allowed_rules:
+        return get_all_figures()
+    return [
+        each for each in get_all_figures() if each in decided or Path(each).exists()
+    ]
+
+
 def get_lock(wildcards):
     name = getattr(wildcards, "environment", None) or CELLS[wildcards.cell].environment
     return of_clone(f"envs/{name}.txt")
@@ -165,6 +177,15 @@ def alike(function):
     first, *others = (function(SimpleNamespace(cell=cell_id)) for cell_id in CELLS)
     is_alike = all(other == first for other in others)
     return first if is_alike and not PATTERN.search(str(first)) else function
+
+
+def show_plan():
+    """Print what the study takes, ahead of Snakemake's list of jobs. `make plan` asks for no more."""
+    name = WORDS.partition(": ")[0]
+    lines = outlook(name, CONFIG, [*CELLS.values()], find_machine(), Path("results"))
+    print(*lines, sep="\n", file=sys.stdout if IS_PLAN else sys.stderr, flush=True)
+    if IS_PLAN:
+        sys.exit()
 
 
 def write_study():
