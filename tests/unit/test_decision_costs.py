@@ -90,6 +90,7 @@ class Made:
             frame = pd.DataFrame(rows, columns=table.names)
             kinds = {column.name: column.kind for column in table.columns}
             texts = [name for name, kind in kinds.items() if kind == "text"]
+            frame = frame.astype(dict.fromkeys(texts, object))
             tables[name] = frame.fillna(dict.fromkeys(texts, "")) if len(frame) else frame
         return tables
 

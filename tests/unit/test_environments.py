@@ -24,6 +24,7 @@ from ckptbench.inputs.environments import folder as environment_folder
 from ckptbench.inputs.environments.create import changes, create_environment, described
 from ckptbench.inputs.environments.folder import environment_sha256, locked
 from ckptbench.inputs.environments.horovod import HorovodBuild
+from ckptbench.inputs.environments.interpreter import find_interpreter
 from ckptbench.inputs.environments.lock_file import pinned, pinned_sha256, read_lock
 from ckptbench.matrix.registry import FRAMEWORKS, RECOVERIES, environment_of
 from tests.living import is_running
@@ -212,15 +213,68 @@ def test_without_them_pytorch_comes_from_its_cpu_index(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
 def test_a_lock_holds_versions_with_hashes_and_no_sources(lock: Path) -> None:
-    packages = read_lock(lock)
-    assert len(packages) == len(re.findall(r"^\S", lock.read_text(), re.MULTILINE))
-    for name, line in packages.items():
+    """A lock for several versions of Python may have another version of a package for each."""
+    text = lock.read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if not line.startswith("# python: 3.1")]
+    for line in (" ".join(line.split()) for line in lines):
+        name = line.partition("==")[0]
         requirement, *hashes = line.split(" --hash=")
         version, _, condition = requirement.partition(";")
         assert re.fullmatch(rf"{re.escape(name)}==\d[\w.]*", version.strip()), line
         assert not condition or re.fullmatch(r"[\w' <>=.]+", condition), line
         assert hashes, f"{name} without a hash"
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in hashes), line
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+def test_a_lock_is_for_the_python_that_its_requirements_name(lock: Path) -> None:
+    named = re.findall(r"^# python: (.*)$", lock.with_suffix(".in").read_text(), re.MULTILINE)
+    assert named == re.findall(r"^# python: (.*)$", lock.read_text(), re.MULTILINE)
+    assert bool(named) == (lock.stem not in {"main", "dev", "build-constraints"})
+
+
+def test_an_environment_has_the_python_that_its_lock_names(tmp_path: Path) -> None:
+    """Beside the one that runs this, where there is another one."""
+    own = "{}.{}".format(*sys.version_info)
+    others = [version for version in ("3.12", "3.13", "3.11") if version != own]
+    wanted = next(filter(find_interpreter, others), own)
+    (lock := tmp_path / "empty.txt").write_text(f"# python: {wanted}\n")
+    create_environment(lock, CONSTRAINTS, folder := tmp_path / "environment")
+    program = "import sys; print('%d.%d' % sys.version_info[:2])"
+    python = folder / "bin" / "python"
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == wanted
+    assert changes(folder, described(lock, CONSTRAINTS)) == []
+    lock.write_text("# python: 3.99\n")
+    assert changes(folder, described(lock, CONSTRAINTS)) == ["python"]
+    words = r"empty\.txt is for Python 3\.99, which is not on this machine: load it"
+    with pytest.raises(EnvironmentSetupError, match=words):
+        create_environment(lock, CONSTRAINTS, folder)
+    assert python.exists(), "what was there stays"
+
+
+def test_a_name_of_python_that_does_not_start_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pyenv's names of the versions to which nobody has switched, and a name of another implementation."""
+    for number, text in enumerate(["exit 127", "echo pypy 3.98", "echo cpython 3.98"]):
+        (folder := tmp_path / str(number)).mkdir()
+        (folder / "python3.98").write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "python3.98").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in "012"))
+    assert find_interpreter("3.98") == tmp_path / "2" / "python3.98"
+    assert find_interpreter("3.97") is None
+
+
+def test_an_environment_of_before_has_the_python_that_all_had(tmp_path: Path) -> None:
+    (lock := tmp_path / "empty.txt").write_text("# python: 3.11\n")
+    wanted = described(lock, CONSTRAINTS)
+    before = {name: value for name, value in wanted.items() if name != "python"}
+    (tmp_path / "environment").mkdir()
+    write_json(tmp_path / "environment" / "ready.json", before)
+    assert changes(tmp_path / "environment", wanted) == []
+    assert environment_sha256(before) == environment_sha256(wanted)
+    assert environment_sha256(wanted | {"python": "3.12"}) != environment_sha256(wanted)
 
 
 def test_a_lock_for_cpus_takes_both_builds_of_pytorch() -> None:

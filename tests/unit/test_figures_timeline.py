@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, row_labels
@@ -33,7 +34,7 @@ def test_a_timeline_has_a_lane_for_training_and_one_for_the_checkpoint() -> None
     at_s = table.set_index(["strategy", "kind", "rank"]).sort_index()["end_s"]
 
     def end_s(*key: object) -> float:
-        return round(float(at_s[key].iloc[0]), 3)
+        return round(float(np.atleast_1d(at_s[key])[0]), 3)
 
     tops = [0, 2.35, 5.25, 7.6]
     whose = [("native", 0), ("native", 1), ("async", 0), ("async", 1)]
@@ -48,7 +49,7 @@ def test_a_timeline_has_a_lane_for_training_and_one_for_the_checkpoint() -> None
     assert [lane for lane, *_ in drawn(axes, "hold")] == [5.25, 7.6]
     (durable,) = lines(axes, "durable")
     assert list(durable.get_xdata()) == [
-        at_s[name, "commit", 0].iloc[0] for name in ("native", "async")
+        end_s(name, "commit", 0) for name in ("native", "async")
     ]
 
 

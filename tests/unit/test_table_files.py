@@ -46,7 +46,10 @@ def test_no_other_damage_is_read(table: Path, content: bytes | None) -> None:
 
 def test_other_programs_read_a_table_and_can_verify_its_pages(table: Path) -> None:
     frame = pd.read_parquet(table, page_checksum_verification=True, use_threads=False)
-    pd.testing.assert_frame_equal(frame, read_tables(table.parent, [NAME])[NAME])
+    own = read_tables(table.parent, [NAME])[NAME]
+    pd.testing.assert_frame_equal(
+        frame, own, check_dtype=False
+    )  # text is of pandas' type or of Python's
 
 
 def test_a_step_of_the_workflow_sets_a_damaged_table_aside(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _letters(tables: Mapping[str, pd.DataFrame]) -> set[str]:
     texts = (
         frame[column].dropna().unique()
         for frame in tables.values()
-        for column in frame.select_dtypes(object)
+        for column in frame.select_dtypes(exclude=["number", "bool"])
     )
     return {letter for column in texts for text in column for letter in str(text)}
 
