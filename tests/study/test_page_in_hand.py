@@ -113,6 +113,10 @@ def test_a_case_that_no_options_say_has_no_command(browser: Browser) -> None:
     browser.run("changeStrategies(asked.strategies.with(1, {...asked.strategies[1], kind: 'blocking', then: ''}))")  # fmt: skip
     browser.element("copy-command").click()
     assert "the first blocking strategy" in browser.element("copied").text
+    enter(browser, "gpus", "0")
+    for name in ("copy-command", "copy-link"):
+        browser.element(name).click()
+        assert browser.element("copied").text == "Correct what is marked first"
 
 
 def test_paper_has_the_numbers_the_date_and_the_link(browser: Browser, calculator: Path) -> None:
@@ -174,8 +178,14 @@ recoveries:
 
 @pytest.mark.parametrize("text", [COSTS.read_text(encoding="utf-8"), FULL])
 def test_costs_that_are_dropped_are_those_that_the_command_reads(
-    browser: Browser, calculator: Path, tmp_path: Path, text: str
+    browser: Browser,
+    calculator: Path,
+    tmp_path: Path,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The command with this file has the same answer."""
     browser.open(calculator)
     assert drop(browser, "mine.yaml", text).startswith("Filled from mine.yaml.")
     assert wrong(
@@ -194,6 +204,13 @@ def test_costs_that_are_dropped_are_those_that_the_command_reads(
             assert case[key] == own[key], key
     enter(browser, "mtbf", "14h")
     assert browser.element("known").text.startswith("given at ")
+    monkeypatch.chdir(tmp_path)
+    arguments = shlex.split(browser.run("return command(numbersOf(asked, origin))"))[1:]
+    assert run([*arguments, "--json"]) == 0
+    told = {each["name"]: each["loses"] for each in json.loads(capsys.readouterr().out)["strategies"]}  # fmt: skip
+    for name, _, _, lost, *_ in strategies(browser)[1:]:
+        (same,) = (loses for of, loses in told.items() if of in (name, f"{name}, restart"))
+        assert lost["value"] == pytest.approx(same, rel=1e-9)
     assert len(strategies(browser)) == 3
     what_if = browser.driver.current_url.partition("#")[2]
     browser.open(calculator, f"#{what_if}")

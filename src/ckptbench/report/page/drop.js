@@ -52,12 +52,12 @@ async function fillFrom(file) {
     start.cases.unshift(...cases);
     listCases();
     begin(cases[0], []);
-    said.className = "hint";
+    said.className = "wide hint";
     said.textContent = `Filled from ${file.name}. A link holds what the fields show, not the file.`;
   } catch (error) {
     if (!(error instanceof Wrong)) throw error;
     const option = file.name.endsWith("ml") ? "--costs" : "--training-log";
-    said.className = "wrong";
+    said.className = "wide wrong";
     said.textContent = `${file.name}: ${error.message}. The command reads more: ckptbench decide ${option} ${quoted(file.name)} --html page.html`;
   }
 }

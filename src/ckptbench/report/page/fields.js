@@ -98,8 +98,9 @@ function showFields({ wrong, values }) {
   for (const name of Object.keys(FIELDS)) {
     byId(name).setAttribute("aria-invalid", wrong.has(name));
     byId(`${name}-wrong`).textContent = wrong.get(name) ?? "";
-    const isMeasured = origin[name] && values[name] === origin[name];
-    byId(`${name}-hint`).textContent = isMeasured ? kept(`${origin.how_of?.[name] ?? origin.how}: ${duration(values[name])}`) : "";
+    const how = origin.how_of?.[name] ?? origin.how;
+    const isKnown = origin[name] && values[name] === origin[name] && how !== "given"; // which the field says
+    byId(`${name}-hint`).textContent = isKnown ? kept(`${how}: ${duration(values[name])}`) : "";
   }
   byId("mtbf-hint").textContent = rateOf(asked.texts.get("rate"))?.source ?? "";
   asked.strategies.forEach((each, place) => {

@@ -103,7 +103,7 @@ function casesOfCosts(text, file, failures) {
     });
     return {
       title: `${title} · ${counted(gpus, "GPU")} · ${spoken(recovery)}`, how: "given", how_of: { step: "given", restart: "given" }, where: counted(gpus, "GPU"),
-      source: `Costs of ${file}, not measured here`, ranks: gpus, replaces: recovery.replaces, step: step.value, slower: 1, restart: recovery.down_s.value, isDropped: true,
+      source: `Costs of ${file}, not measured here`, file, ranks: gpus, replaces: recovery.replaces, step: step.value, slower: 1, restart: recovery.down_s.value, isDropped: true,
       pairs: [["gpus", String(gpus)], ...failures, ["step", inField(step.value)], ...made.map(([pair]) => pair), ["restart", inField(recovery.down_s.value)], ["now", `${interval(epoch)} steps`]],
       strategies: made.map(([, known]) => known),
     };

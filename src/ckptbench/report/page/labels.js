@@ -24,8 +24,8 @@ function label() {
       const isOver = (other) => box.left < other.right && other.left < box.right && box.top < other.bottom && other.top < box.bottom;
       const outside = box.top < 0 || box.bottom > height ? 1000 : 0;
       // Of another line it keeps off farther, or it would be taken for that one's name.
-      const crossed = drawn.filter(([left, top, of]) => box.left <= left && left <= box.right && Math.abs(top - at) <= (of === own ? 8 : 16)).length;
-      return { box, cost: outside + 100 * taken.filter(isOver).length + 5 * crossed + order / 10 };
+      const crossed = drawn.map(([left, top, of]) => (box.left <= left && left <= box.right && Math.abs(top - at) <= (of === own ? 8 : 16) ? 1 + 4 * (of !== own) : 0));
+      return { box, cost: crossed.reduce((sum_, each) => sum_ + each, outside + 100 * taken.filter(isOver).length + order) };
     });
     const { box } = tried.reduce((found, each) => (each.cost < found.cost ? each : found));
     taken.push(box);

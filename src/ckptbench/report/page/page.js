@@ -68,9 +68,11 @@ function showAnswer(numbers) {
 
 function show() {
   const numbers = numbersOf(asked, origin);
+  byId("copied").textContent = "";
   showFields(numbers);
   byId("results").classList.toggle("is-old", numbers.wrong.size > 0);
   if (numbers.wrong.size > 0) {
+    byId("known").dataset.known = "";
     byId("known").textContent = "Correct what is marked.";
     return;
   }
@@ -85,7 +87,7 @@ function show() {
 
 /** A link to a case of one's own says all of it: no number of the example is taken for the reader's. */
 function begin(from, pairs) {
-  origin = from;
+  [origin, readAt] = [from, null];
   const own = readPairs(pairs);
   const isOwn = from.how === "" && own.texts.size + own.strategies.length > 0;
   asked = readPairs(pairs, isOwn ? EMPTY : readPairs(origin.pairs));

@@ -5,35 +5,45 @@ const SAFE = /^[\w@%+=:,./-]+$/;
 const quoted = (text) => (SAFE.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** The equal call of the command. Throws Wrong where its options cannot say this case. */
-function command({ values, rate, strategies }) {
+function command(numbers) {
+  const { values } = numbers;
+  const options = [...costsOf(numbers), ...failuresOf(numbers), ...(values.now ? [["now", asked.texts.get("now")]] : [])];
+  return `ckptbench decide ${options.map(([name, text]) => `--${name} ${quoted(text)}`).join(" ")}`;
+}
+
+/** A time as it was entered, where that is the number. */
+function exact(text, number) {
+  try {
+    if (readTime(text) === number) return text;
+  } catch (error) {
+    if (!(error instanceof Wrong)) throw error;
+  }
+  return `${number}s`;
+}
+
+function costsOf({ values, strategies }) {
+  const [gpus, step, restart] = [["gpus", String(values.gpus)], ["step", exact(asked.texts.get("step"), values.step)], ["restart", exact(asked.texts.get("restart"), values.restart)]];
+  const isOfFile = strategies.length === origin.strategies.length && strategies.every(({ isMeasured }) => isMeasured) && values.survived === null && values.pause === null;
+  if (origin.file && isOfFile) return [["costs", origin.file], gpus, ...[step, restart].filter(([name]) => values[name] !== origin[name])];
   const isBeside = ({ slowdown, known }) => slowdown > 0 || known?.every > 1 || known?.slower > 1 || (known?.growth && values.gpus !== origin.ranks);
   const survives = values.survived ?? Math.max(0, ...strategies.map(({ known }) => known?.survived ?? 0));
   if (strategies.some(isBeside) || survives > 0 || values.restart === null) throw new Wrong("No options of the command say all of this: write it into a file like config/costs-example.yaml, for --costs");
-  const exact = (text, number, read) => {
-    try {
-      if (read(text) === number) return text;
-    } catch (error) {
-      if (!(error instanceof Wrong)) throw error;
-    }
-    return `${number}s`;
-  };
   const each = strategies.map(({ name, stall, durable }, place) => {
     const { stall: first, then } = asked.strategies[place];
     const kind = durable > stall ? "async" : "blocking";
-    const times = kind === "async" ? `${exact(first, stall, readTime)}+${exact(then, durable - stall, readTime)}` : exact(first, stall, readTime);
+    const times = kind === "async" ? `${exact(first, stall)}+${exact(then, durable - stall)}` : exact(first, stall);
     return { kind, text: `${name === kind ? "" : `${name}=`}${times}` };
   });
   if (values.now && each[0].kind === "async" && each.some(({ kind }) => kind === "blocking")) throw new Wrong("The command takes today's interval for the first blocking strategy: move it to the top");
-  const texts = asked.texts;
-  const isPublished = rate && rate.source !== start.own;
-  if (rate && !isPublished && (rate.bound || rate.hours.length > 1)) throw new Wrong("The failures of a log are counted by the command: give it --log again");
-  const failures = isPublished ? ["rate", rate.name] : ["mtbf", rate ? `${(rate.hours[0] / values.gpus) * SECONDS_PER_HOUR}s` : exact(texts.get("mtbf"), values.mtbf, readTime)];
-  const options = [
-    ["gpus", String(values.gpus)], failures, ["step", exact(texts.get("step"), values.step, readTime)],
-    ...each.toSorted((one, other) => (one.kind < other.kind) - (one.kind > other.kind)).map(({ kind, text }) => [kind, text]),
-    ["restart", exact(texts.get("restart"), values.restart, readTime)], ...(values.now ? [["now", texts.get("now")]] : []),
-  ];
-  return `ckptbench decide ${options.map(([name, text]) => `--${name} ${quoted(text)}`).join(" ")}`;
+  const inOrder = each.toSorted((one, other) => (one.kind < other.kind) - (one.kind > other.kind));
+  return [gpus, step, ...inOrder.map(({ kind, text }) => [kind, text]), restart];
+}
+
+function failuresOf({ values, rate }) {
+  if (rate === undefined) return [["mtbf", exact(asked.texts.get("mtbf"), values.mtbf)]];
+  if (rate.source !== start.own) return [["rate", rate.name]];
+  if (rate.bound || rate.hours.length > 1) throw new Wrong("The failures of a log are counted by the command: give it --log again");
+  return [["mtbf", `${(rate.hours[0] / values.gpus) * SECONDS_PER_HOUR}s`]];
 }
 
 /** Copy it, and say so. Where the browser does not allow that, the text is there to be copied by hand. */
@@ -48,10 +58,12 @@ async function copy(text, what) {
   }
 }
 
-function copyCommand() {
+/** The text and what it is, from numbers that are right; else say what is wrong. */
+function copyOf(made) {
   try {
-    const text = command(numbersOf(asked, origin));
-    copy(text, text);
+    const numbers = numbersOf(asked, origin);
+    if (numbers.wrong.size > 0) throw new Wrong("Correct what is marked first");
+    copy(...made(numbers));
   } catch (error) {
     if (!(error instanceof Wrong)) throw error;
     byId("copied").className = "wrong";
@@ -70,8 +82,8 @@ function writePrinted({ rate, strategies }) {
 }
 
 function makeShare() {
-  byId("copy-link").onclick = () => copy(location.href, "the link, which holds your numbers");
-  byId("copy-command").onclick = copyCommand;
+  byId("copy-link").onclick = () => copyOf(() => [location.href, "the link, which holds your numbers"]);
+  byId("copy-command").onclick = () => copyOf((numbers) => [command(numbers), command(numbers)]);
   byId("print").onclick = () => print();
   addEventListener("beforeprint", () => {
     const numbers = numbersOf(asked, origin);
