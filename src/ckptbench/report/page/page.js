@@ -3,7 +3,8 @@
 
 /** A case without numbers, which has a strategy all the same. */
 const EMPTY = { texts: new Map(), strategies: [{ kind: "blocking", name: "blocking", stall: "", then: "" }] };
-let origin = start.cases[0];
+const HOME = start.cases[0];
+let origin = HOME;
 /** The texts of the case. */
 let asked = readPairs(origin.pairs);
 
@@ -77,9 +78,10 @@ function show() {
     return;
   }
   showAnswer(numbers);
-  // Of a dropped file another page knows nothing.
+  // Of a dropped file another page knows nothing: there its numbers are the reader's own.
+  const known = origin.isDropped ? start.cases.find(({ how, isDropped }) => how === "" && !isDropped) : origin;
   const pairs = isStart() && !origin.isDropped ? [] : writePairs(asked);
-  const from = origin.isDropped || origin === start.cases[0] ? [] : [["from", origin.title]];
+  const from = known === HOME ? [] : [["from", known.title]];
   const text = new URLSearchParams([...from, ...pairs]).toString();
   if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
   writePrinted(numbers);
@@ -97,7 +99,7 @@ function begin(from, pairs) {
 function readAddress() {
   const pairs = [...new URLSearchParams(location.hash.slice(1))];
   const title = pairs.find(([name]) => name === "from")?.[1];
-  begin(start.cases.find((each) => each.title === title) ?? start.cases[0], pairs);
+  begin(start.cases.find((each) => each.title === title) ?? HOME, pairs);
 }
 
 makeFields();
