@@ -46,7 +46,7 @@ def test_the_calculator_is_filled_with_costs(tmp_path: Path) -> None:
     names = [rate["name"] for rate in start(page)["rates"]]
     assert names[0] == "opt-175b"
     assert names.count("opt-175b") == 1
-    assert [case["title"] for case in start(page)["cases"]] == ["my training · 512 GPUs · restart", "my training · 512 GPUs · shrink", "an example"]  # fmt: skip
+    assert [case["title"] for case in start(page)["cases"]] == ["my training · 512 GPUs · restart", "my training · 512 GPUs · shrink", "Example: 7B on 256 GPUs", "Example: 8 GPUs, preemptible"]  # fmt: skip
 
 
 def test_a_page_of_options_alone_is_refused(

@@ -76,7 +76,10 @@ def test_a_setup_is_a_case_in_the_options_of_the_command(study: dict[str, Any]) 
         ("gpus", "131072"), ("rate", "llama3"), ("step", "2.2 s"), ("blocking", "native=1.9 s"), ("async", "async=0.21 s+2.39 s"),
         ("restart", "9.5 s"), ("now", "40 steps"),
     ]  # fmt: skip
-    assert [case["title"] for case in study["cases"]][-1] == "an example"
+    assert [case["title"] for case in study["cases"]][-2:] == [
+        "Example: 7B on 256 GPUs",
+        "Example: 8 GPUs, preemptible",
+    ]
 
 
 def test_restarts_that_differ_are_those_that_were_measured(rates: list[FailureRate]) -> None:

@@ -18,6 +18,7 @@ from ckptbench.cli.case import AtLimit, Choice, fine_steps
 from ckptbench.cli.checks import MISSING, missing_rate, too_many_shares
 from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
+    BLOCKING_ONLY,
     SAVE_STEPS,
     Answer,
     Settings,
@@ -126,13 +127,18 @@ def _of_own(rate: FailureRate) -> Iterator[str]:
 def page_of_tables(options: Options) -> str:
     """The calculator, filled with these costs and the failure rate. Raises as `answer_from_tables`."""
     from ckptbench.report.page.html import page
+    from ckptbench.report.page.start import Log, Setting
 
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     others = [each for each in read_rates(published()) if each.name != rate.name]
     choices = usual(rate=rate.name, gpus=[gpus])
-    return page(costs.table, [rate, *others], choices, costs.training_steps)
+    log = None
+    if costs.settings is not None:
+        settings = tuple(Setting(text, program in BLOCKING_ONLY) for program, text in costs.settings)  # fmt: skip
+        log = Log(training_steps=costs.training_steps, settings=settings, multiple_of=costs.multiple_of)  # fmt: skip
+    return page(costs.table, [rate, *others], choices, log)
 
 
 def costs_of(options: Options) -> Costs:

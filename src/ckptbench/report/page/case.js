@@ -131,9 +131,9 @@ function casesOf({ values, rate, origin }, strategy) {
   return rates.map((failuresPerS) => ({ ...one, failuresPerS }));
 }
 
-/** The estimate, and the least and the largest at the ends. */
+/** The estimate, and the least and the largest of it and those at the ends: a difference may be largest between them. */
 function uncertain([value, ...ends]) {
-  return ends.length ? { value, lo: Math.min(...ends), hi: Math.max(...ends) } : { value, lo: NaN, hi: NaN };
+  return ends.length ? { value, lo: Math.min(value, ...ends), hi: Math.max(value, ...ends) } : { value, lo: NaN, hi: NaN };
 }
 
 /** Strategies side by side, and what the interval in use loses, if one is given: it is that of the first one. */

@@ -12,7 +12,7 @@ import vl_convert
 
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide.rates import FailureRate
-from ckptbench.report.page.start import payload
+from ckptbench.report.page.start import Log, payload
 from ckptbench.report.page.translate import javascript
 
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
@@ -27,11 +27,11 @@ def page(
     costs: pd.DataFrame | None,
     rates: Sequence[FailureRate],
     choices: DecisionSection,
-    training_steps: int | None = None,
+    log: Log | None = None,
 ) -> str:
-    """The text of the file. `training_steps` are those of the whole training, where known. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
+    """The text of the file. `log` is what the log that the costs are from says besides. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     made = {
-        "start.json": _json(payload(costs, rates, choices, training_steps)),
+        "start.json": _json(payload(costs, rates, choices, log)),
         "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
         "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
         "vega.js": VEGA.format(

@@ -12,13 +12,15 @@ function usefulAt(one, steps) {
   ) / one.slower;
 }
 
-/** A round number of steps that is fine, as src/ckptbench/decide/model.py has it. */
-function rounded(steps, { from, to }) {
+/** A round number of steps that is fine, or a multiple of what the program asks for, as src/ckptbench/decide/model.py has it. */
+function rounded(steps, { from, to }, multipleOf = null) {
+  const times = (unit) => Math.floor((2 * steps + unit) / (2 * unit));
   const near = [1, 2].map((digits) => {
     const unit = 10 ** Math.max(String(steps).length - digits, 0);
-    return Math.floor((2 * steps + unit) / (2 * unit)) * unit;
-  });
-  return near.find((each) => Math.abs(each - steps) <= start.round * steps && from <= each && each <= to) ?? steps;
+    return times(unit) * unit;
+  }).filter((each) => Math.abs(each - steps) <= start.round * steps);
+  const multiple = multipleOf === null ? [] : [Math.max(1, times(multipleOf)) * multipleOf];
+  return [...multiple, ...near].find((each) => from <= each && each <= to) ?? steps;
 }
 
 /** How long each save waits for the one before, which is still being written. */

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import RATE_FACTORS, sampling
 from ckptbench.decide.inputs import GIVEN, STARTS, UNFINISHED
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS, ROUND
-from ckptbench.decide.rates import FailureRate
+from ckptbench.decide.rates import OWN, FailureRate
 from ckptbench.matrix.interval import Interval
 from ckptbench.report.answer import quantities
 from ckptbench.report.answer.labels import counted, describe, name
@@ -39,9 +39,43 @@ EXAMPLE = (
     ("gpus", "256"), ("mtbf", "14h"), ("step", "2.5s"), ("blocking", "60s"), ("async", "3s+90s"), ("restart", "8min"), ("now", "2h"),
 )  # fmt: skip
 """From which the page starts without a table of costs."""
+PREEMPTIBLE = (
+    ("gpus", "8"), ("mtbf", "3h"), ("step", "1.5s"), ("blocking", "45s"), ("restart", "6min"), ("now", "1h"),
+)  # fmt: skip
+EXAMPLES = {
+    "Example: 7B on 256 GPUs": EXAMPLE,
+    "Example: 8 GPUs, preemptible": PREEMPTIBLE,
+}
+"""With invented numbers."""
 MEASURED = "measured"
 PLACES = 3
 """Significant digits of a measured time in a field. The page computes with all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a program is given the interval."""
+
+    text: str
+    """With `{steps}`."""
+    blocking_only: bool
+    """Whether it has no asynchronous saves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What the log of a training says besides its costs."""
+
+    training_steps: int | None
+    """Of the whole training."""
+    settings: tuple[Setting, ...]
+    """Of the program that wrote it."""
+    multiple_of: int | None
+    """Steps that an interval should be a multiple of."""
+
+
+ANY_PROGRAM = (Setting("save_steps={steps}", blocking_only=True),)
+"""Without a log: as in most scripts."""
 
 
 def measured_cases(costs: pd.DataFrame, choices: DecisionSection) -> list[Row]:
@@ -156,15 +190,17 @@ def payload(
     costs: pd.DataFrame | None,
     rates: Sequence[FailureRate],
     choices: DecisionSection,
-    training_steps: int | None = None,
+    log: Log | None = None,
 ) -> Row:
     """The page starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
-    example = {"title": "an example", "how": "", "pairs": EXAMPLE, "strategies": []}
+    examples = [{"title": title, "how": "", "pairs": pairs, "strategies": []} for title, pairs in EXAMPLES.items()]  # fmt: skip
     measured = [] if costs is None else measured_cases(costs, choices)
+    of_log = {} if log is None else asdict(log)
     return {
-        "cases": [*measured, example],
+        "cases": [*({**case, **of_log} for case in measured), *examples],
         "rates": [_rate(rate) for rate in rates],
-        "training_steps": training_steps,
+        "settings": [asdict(each) for each in ANY_PROGRAM],
+        "own": OWN,
         "survivable": sampling.SURVIVABLE,
         "replacement_s": sampling.REPLACEMENT_S,
         "gpus_per_node": choices.gpus_per_node,

@@ -95,4 +95,6 @@ const percent = (known) => amount(known, PERCENT);
 const saving = ({ value, lo, hi }) => (value <= -words.saved_from ? `costs ${amount({ value: -value, lo: -hi, hi: -lo })} more` : amount({ value, lo, hi }));
 const span = (lo, hi, unit = PLAIN) => named(`${plain(lo * unit.scale)} - ${plain(hi * unit.scale)}`, unit);
 const tells = ({ lo, hi }) => !(hi > words.tells * lo);
+/** The text with each number kept beside its unit at the end of a line. */
+const kept = (text) => text.replace(/(?<=\d) (?=[%A-Za-z])| (?=\[)|(?<=\[[^\]]*) (?=[^[]*\])/g, "\u00a0");
 const counted = (value, noun) => `${value.toLocaleString("en-US")} ${noun}${value === 1 ? "" : "s"}`;

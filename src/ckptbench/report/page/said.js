@@ -1,0 +1,58 @@
+"use strict";
+// The answer in words.
+
+const SMALLEST_PART = 1e-5;
+
+function lost(known) {
+  return !((known.hi > known.lo ? known.hi : known.value) >= SMALLEST_PART) ? `less than ${100 * SMALLEST_PART} %` : percent(known);
+}
+
+/** Before numbers from a bound on the failure rate. */
+const atLeast = (bound) => (bound ? "at least " : "");
+const atMost = (bound) => (bound ? "at most " : "");
+/** Of a log that does not tell when its asynchronous saves are finished, losses are larger than these. */
+const loses = ({ bound, isLeast }, known) => `${isLeast ? "at least " : atMost(bound)}${lost(known)}`;
+/** Where failures may be rarer, a longer interval in use loses less than it seems, and a shorter one still saves too often. */
+const saves = ({ bound, saved, steps }, now) => `${bound && now.steps <= steps.value ? atLeast(bound) : atMost(bound)}${saving(saved)}`;
+const whole = (steps) => steps.toLocaleString("en-US");
+
+/** Whether anything much gets done at the best interval. */
+const isUseful = ({ bound, lost: { value } }) => bound || 1 - value >= start.least_useful;
+
+/** Whether the training of the log is not longer than the best interval. */
+const outlasts = ({ steps }) => steps.value >= (origin.training_steps ?? Infinity);
+
+function sentence({ bound, now, strategies }, lowest) {
+  const { name, seconds, steps, lost: least, fine: { from, to } } = lowest;
+  if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
+  if (outlasts(lowest)) return `With ${name}, no save is needed against failures: the best interval, ${counted(steps.value, "step")}, is not shorter than the training, ${counted(origin.training_steps, "step")}. Save at the end, before the time limit.`;
+  const unit = unitOfTime(seconds.value);
+  const range = tells(seconds) ? "" : ` The best interval may be ${span(seconds.lo, seconds.hi, unit)}: more failures counted on your machine narrow it.`;
+  const waits = lowest.waits > 0 ? ` Each save then waits ${duration(lowest.waits)} for the one before, which is still being written.` : "";
+  const often = `${bound ? " or less often" : ""}: that loses ${loses(lowest, least)} of the time.${waits}${range}${bound ? " No failure was seen." : ""}`;
+  const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")})${often}`;
+  if (now === null) return begin;
+  if (!bound && lowest === strategies[0] && from <= now.steps && now.steps <= to) return `${begin} Every ${duration(now.seconds)}, as now, is fine too.`;
+  const why = now.waits > 0 ? `, as each save waits ${duration(now.waits)} for the one before` : "";
+  return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${loses(strategies[0], now.lost)}${why}. The change saves ${saves(lowest, now)} GPU-hours a day.`;
+}
+
+/** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
+function standing({ values, strategies, rate }) {
+  if (origin.how === "") return isStart() && !origin.isDropped ? ["example", `${origin.title}, not your numbers`] : ["yours", "your numbers"];
+  if (values.gpus !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
+  const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
+  const restart = origin.how_of.restart;
+  if (!isOwn && restart.startsWith("not")) return [origin.how, `${origin.how} at ${origin.where}, but for the restart: ${restart}`];
+  return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
+}
+
+const isStart = () => JSON.stringify(writePairs(asked)) === JSON.stringify(writePairs(readPairs(origin.pairs)));
+
+/** To copy into the program whose log was read: a round number, but not of a bound. */
+function setting({ bound, steps, fine: range, estimate: { saving } }) {
+  const round = bound ? steps.value : rounded(steps.value, range, origin.multiple_of);
+  const isAsync = saving.durableS > saving.stallS;
+  const own = (origin.settings ?? start.settings).find((each) => !(isAsync && each.blocking_only));
+  return own === undefined ? `every ${counted(round, "step")}` : own.text.replace("{steps}", round);
+}
