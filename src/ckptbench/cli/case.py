@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide import RATE_FACTORS
+from ckptbench.decide.losses import Losses
 from ckptbench.decide.model import Recovering, Saving, best, goodput
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
+from ckptbench.report.answer.choice import Choice, fine_steps
+from ckptbench.report.answer.labels import capitalized
 from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
@@ -29,6 +32,10 @@ class Failing:
     """Failures in a second: the estimate, and where it has a 95 % interval the ends of that. Interval and loss of an answer lie between those of the ends."""
     said: str
     """A sentence on it."""
+    sure: tuple[str, ...] = ()
+    """Sentences on how sure it is."""
+    doubts: tuple[str, ...] = ()
+    """Sentences on what is not counted."""
     is_counted: bool
     """Whether failures of the reader's own machine were counted. Of any other rate the answer says what other rates would give."""
     is_bound: bool = False
@@ -37,7 +44,7 @@ class Failing:
     @classmethod
     def as_given(cls, mtbf_s: float) -> Self:
         """From a number of the reader."""
-        said = f"Failures: one in {duration(mtbf_s)}, as given."
+        said = f"Failures: one in {duration(mtbf_s)}, as you say."
         return cls(per_s=np.array([1 / mtbf_s]), said=said, is_counted=False)
 
     @classmethod
@@ -49,20 +56,30 @@ class Failing:
         return cls(
             per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
             said=_said(rate, gpus),
+            sure=how_sure(rate),
+            doubts=doubts(rate),
             is_counted=rate.is_own_count,
             is_bound=rate.is_bound,
         )
 
 
+def doubts(rate: FailureRate) -> tuple[str, ...]:
+    """Sentences on what of a log is not counted."""
+    return () if rate.log is None else tuple(f"{capitalized(each)}." for each in rate.log.doubts)
+
+
+def how_sure(rate: FailureRate) -> tuple[str, ...]:
+    """Further sentences on how sure a rate is."""
+    apart = () if rate.log is None else rate.log.doubts
+    return tuple(f"{capitalized(each)}." for each in rate.said() if each not in apart)
+
+
 def _said(rate: FailureRate, gpus: int) -> str:
-    often = duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)
-    whose = (
-        f"as published of {rate.file.title}" if rate.is_published else f"as in {rate.file.title}"
-    )
-    sure = f" ({'; '.join(rate.said())})" if any(rate.said()) else ""
+    often = f"one in {duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)} on {gpus:,} GPUs"
+    whose = "as published of" if rate.is_published else "as in"
     if rate.is_bound:
-        return f"Failures {whose}: at most one in {often} on {gpus:,} GPUs{sure}. So intervals may be longer, and less is lost."
-    return f"Failures {whose}: one in {often} on {gpus:,} GPUs{sure}."
+        return f"Failures {whose} {rate.file.title}: at most {often}. So intervals may be longer, and less is lost."
+    return f"Failures {whose} {rate.file.title}: {often}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,34 +101,6 @@ class Case:
     failing: Failing
     now: Every | None
     """The interval in use, of the first strategy."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A strategy at its best interval, or at the one in use."""
-
-    name: str
-    steps: Quantity
-    interval_s: Quantity
-    """In useful time."""
-    loses: Quantity
-    """The part of the time that is not useful."""
-    is_least: bool = False
-    """Whether more is lost, as a log does not tell when its asynchronous saves are finished."""
-    fine_steps: tuple[int, int] | None = None
-    """The shortest and the longest interval that are fine. None for the interval in use, and where the best one loses more than half."""
-    saves_gpu_hours: float | None = None
-    """A day, against the interval in use. None where that is not given."""
-    now: Choice | None = None
-    """What the interval in use is and loses. None where it is not given."""
-    is_bound: bool = False
-    """Whether it is of a rate that is at most so high: then the interval may be longer, and less is lost."""
-    is_async: bool = False
-    """Whether training goes on before a checkpoint is durable."""
-    waits_s: float = 0.0
-    """For how long each save waits for the one before."""
-    other_s: tuple[float, float] | None = None
-    """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
 
 
 def answer(case: Case) -> tuple[Choice, ...]:
@@ -136,6 +125,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
         loses=_known(1 - useful),
         is_bound=case.failing.is_bound,
         waits_s=float(case.strategies[0].saving.waits_s(steps * case.step_s)),
+        losses=_losses(case, case.strategies[0], steps * case.step_s),
     )
 
 
@@ -151,6 +141,7 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         is_async=bool(np.any(strategy.saving.durable_s > strategy.saving.stall_s)),
         waits_s=float(strategy.saving.waits_s(found.interval_s[0])),
         other_s=_at_other_rates(case, strategy),
+        losses=_losses(case, strategy, float(found.interval_s[0])),
     )
     if useful is None or case.now is None:
         return choice
@@ -158,9 +149,8 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
     return replace(choice, now=_now(case, case.now, useful), saves_gpu_hours=saved)
 
 
-def fine_steps(shortest: float, longest: float) -> tuple[int, int] | None:
-    """The two in whole numbers. None where they are NaN, as no interval is fine."""
-    return None if math.isnan(shortest) else (int(shortest), int(longest))
+def _losses(case: Case, strategy: Strategy, interval_s: float) -> Losses:
+    return Losses.of(interval_s, strategy.saving, case.recovering, case.failing.per_s[:1])
 
 
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +28,10 @@ from ckptbench.common.errors import DataError
 from ckptbench.common.remedies import blame
 
 WRONG_USE = 2
+WIDTH = 80
+"""Of an answer that goes to no terminal."""
+NARROWEST, WIDEST = 40, 100
+"""Of one on a terminal: longer lines of prose are hard to read, and numbers are never broken."""
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
@@ -90,8 +97,10 @@ class Once(click.Command):
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Write the calculator too, a page filled with the costs of --study, --costs or --training-log.")
+@click.option("--explain", is_flag=True, help="Print all notes too, and what each row loses it to: saves, lost work, restarts.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row a strategy, with the keys of --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: docs/decision.md says what its keys mean.")
-def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -> None:
+def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.
 
     A time is written with its unit: 90s, 8 min, 2h, 14 hours. So are a size (98GB, 512 GiB) and a bandwidth (1.6GB/s).
@@ -102,8 +111,9 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
     """
     from ckptbench.cli.options import Options
 
-    if save_steps and as_json:
-        raise click.UsageError("--save-steps and --json: give one of them")
+    forms = {"--save-steps": save_steps, "--explain": explain, "--csv": as_csv, "--json": as_json}
+    if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
+        raise click.UsageError(f"{' and '.join(given)}: give one of them")
     parsed = Options(**options)
     parsed.check()
     if html is not None and not parsed.is_of_tables:
@@ -118,9 +128,22 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
         from ckptbench.cli.printed import answer_from_options
 
         answer = answer_from_options(parsed)
-    text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
-    click.echo(text, nl=False)
+    if save_steps or as_csv or as_json:
+        text = answer.json() if as_json else answer.csv() if as_csv else answer.save_steps()
+        click.echo(text, nl=False)
+        return
+    width, color = terminal()
+    click.echo(answer.text(width, explain=explain, color=color), nl=False, color=color)
 # fmt: on
+
+
+def terminal() -> tuple[int, bool]:
+    """The width of an answer, and whether it has colours: on a terminal that may have them."""
+    if not sys.stdout.isatty():
+        return WIDTH, False
+    width = shutil.get_terminal_size((WIDTH, 24)).columns
+    color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return max(NARROWEST, min(width, WIDEST)), color
 
 
 @ckptbench.command()
