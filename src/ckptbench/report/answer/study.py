@@ -169,8 +169,7 @@ def _labels(rows: pd.DataFrame) -> pd.Series:
     """What a row is beside the others of its block."""
     if _is_given(rows):
         return _names(rows)
-    several = bool((rows.groupby(_together(rows), dropna=False)["strategy"].value_counts() > 1).any())  # fmt: skip
-    return in_words(rows, ["strategy", *(["format"] if several else [])], ", ")
+    return in_words(rows, varying(rows, ("strategy", "format")) or ["strategy"], ", ")
 
 
 def _common(rows: pd.DataFrame) -> list[str]:
