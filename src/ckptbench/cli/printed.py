@@ -15,9 +15,10 @@ import click
 from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
 from ckptbench.decide.model import rounded
+from ckptbench.report.answer.cells import AT_LEAST
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
-from ckptbench.report.answer.layout import AT_LEAST, Block, Kind, Printed
+from ckptbench.report.answer.layout import Block, Kind, Printed
 from ckptbench.report.answer.notes import explained, on_now, on_other_rates, on_waiting, on_wide
 from ckptbench.report.answer.quantities import Quantity, duration, unit_of_time
 from ckptbench.report.answer.screen import WIDTH, Screen, printed

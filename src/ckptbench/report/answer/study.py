@@ -17,16 +17,10 @@ from ckptbench.decide.rates import OWN
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from ckptbench.matrix.registry import RESTART
 from ckptbench.report.answer import notes, remarks
+from ckptbench.report.answer.cells import fine, interval, loss, saving, stalls
 from ckptbench.report.answer.choice import Choice, fine_steps
 from ckptbench.report.answer.labels import counted, describe, listed
-from ckptbench.report.answer.layout import (
-    Block,
-    fine,
-    interval,
-    loss,
-    saving,
-    stalls,
-)
+from ckptbench.report.answer.layout import Block
 from ckptbench.report.answer.quantities import Quantity
 from ckptbench.report.answer.screen import Line, Screen, text
 from ckptbench.report.answer.setups import (
