@@ -239,8 +239,8 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     last = shown(tables).query("recovery == 'restart' and gpus == 1024").set_index("strategy")
     said = words(tables)
     assert "Failures as published of Llama 3 405B, 16,384 H100: one in 49 h on 1,024 GPUs. Yours may differ." in said  # fmt: skip
-    each = [f"{name} {plain(last['best_minutes_rarer'][name])} or {plain(last['best_minutes_oftener'][name])} min" for name in last.index]  # fmt: skip
-    other = f"A third or three times the failures: {', '.join(each)}."
+    each = [f"{name}, restart {plain(last['best_minutes_rarer'][name])} or {plain(last['best_minutes_oftener'][name])} min" for name in last.index]  # fmt: skip
+    other = f"A third or three times the failures: {'; '.join(each)}."
     assert other in said
     tables["failure_rates"]["source"] = "own"
     assert "published" not in words(tables)

@@ -54,13 +54,14 @@ def on_other_rates(block: Block) -> Iterator[str]:
     if not all(choice.other_s is not None and choice.is_conclusive for choice in choices):
         return
     unit = block.time
+    names = [choice.name if block.title else choice.shown_name for choice in choices]
     each = [
-        f"{choice.shown_name} {plain(rarer * unit.scale)} or {plain(oftener * unit.scale)} {unit.name}"
-        for choice in choices
+        f"{name} {plain(choice.other_s[0] * unit.scale)} or {plain(choice.other_s[1] * unit.scale)} {unit.name}"
+        for name, choice in zip(names, choices, strict=True)
         if choice.other_s is not None
-        for rarer, oftener in [choice.other_s]
     ]
-    yield f"A third or three times the failures: {', '.join(each)}."
+    between = "; " if any("," in name for name in names) else ", "
+    yield f"A third or three times the failures: {between.join(each)}."
 
 
 def explained(blocks: Sequence[Block]) -> Iterator[str]:
