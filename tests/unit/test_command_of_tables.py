@@ -199,3 +199,13 @@ def test_what_is_saved_is_so_against_the_first_strategy_whatever_the_way_in(
     assert "Now: every 2,880 steps, one; what is saved is so against that." in text
     table = said(options, capsys).splitlines()[:3]
     assert sorted(table) == sorted(text.splitlines()[2:5])
+
+
+@pytest.mark.parametrize("form", [[], ["--explain"], ["--csv"], ["--json"]])
+def test_a_study_without_costs_has_no_rows(
+    form: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = {**Study(frameworks=("pytorch",)).tables(), DECISION_COSTS.name: DECISION_COSTS.rows([])}  # fmt: skip
+    write_tables(tmp_path, {name: tables[name] for name in (*STUDY_TABLES, DECISION_COSTS.name)})
+    text = said(["--study", str(tmp_path), "--gpus", "8", "--mtbf", "14h", *form], capsys)
+    assert ("Nothing to decide from" in text) == (form != ["--csv"])

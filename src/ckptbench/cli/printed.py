@@ -106,6 +106,8 @@ class Answer:
     def csv(self) -> str:
         """One row a strategy, with the keys of JSON as columns: of the interval in use they begin with `now_`."""
         rows = [_flat(_content(each)) for each in self.choices]
+        if not rows:
+            return ""
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
