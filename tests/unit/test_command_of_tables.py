@@ -11,10 +11,12 @@ from decision_tables import REPOSITORY, measured
 from figure_tables import Study
 
 from ckptbench.analysis.tables.store import write_tables
+from ckptbench.cli.tables import usual
 from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.report.answer import STUDY_TABLES
+from ckptbench.report.page.start import measured_cases
 
 COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
 
@@ -209,3 +211,17 @@ def test_a_study_without_costs_has_no_rows(
     write_tables(tmp_path, {name: tables[name] for name in (*STUDY_TABLES, DECISION_COSTS.name)})
     text = said(["--study", str(tmp_path), "--gpus", "8", "--mtbf", "14h", *form], capsys)
     assert ("Nothing to decide from" in text) == (form != ["--csv"])
+
+
+def test_screen_json_and_page_compare_with_the_same_interval_in_use(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of the first strategy of the system and recovery: the page's first one."""
+    told = strategies(["--study", study, "--gpus", "256", "--mtbf", "14h"], capsys)
+    for case in measured_cases(measured(), usual(gpus=[256])):
+        recovery = case["title"].rpartition(" · ")[2]
+        first, *_ = case["strategies"]
+        used = {(each["now"]["name"], f"{each['now']['steps']} steps", each["now"]["loses"]) for name, each in told.items() if name.endswith(recovery)}  # fmt: skip
+        ((name, steps, _),) = used
+        assert name == f"{first['name']}, {recovery}"
+        assert steps == dict(case["pairs"])["now"]
