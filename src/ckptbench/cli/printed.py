@@ -198,17 +198,17 @@ def answer_from_options(options: Options) -> Answer:
         *on_waiting(choices),
         *on_wide(choices),
         *on_other_rates(block),
-        *asked(options, choices, case.gpus),
     )
+    advised = (*case.failing.doubts, *asked(options, choices, case.gpus))
     return Answer(
         screen=Screen(
             blocks=(block,),
-            advice=case.failing.doubts,
+            advice=advised,
             remarks=notes,
             explained=tuple(explained([block])),
         ),
         gpus=case.gpus,
         failures_per_s=float(case.failing.per_s[0]),
         choices=choices,
-        remarks=(*case.failing.doubts, *notes),
+        remarks=(*advised, *notes),
     )

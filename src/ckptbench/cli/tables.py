@@ -74,12 +74,12 @@ def answer_from_tables(options: Options) -> Answer:
         advice=(
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
+            *asked(options, choices, gpus),
         ),
         blocks=blocks,
         remarks=(
             *costs.cautions,
             *_sure(of_study.remarks, sentences, has_facts=options.study is None),
-            *asked(options, choices, gpus),
         ),
         explained=(*costs.notes, *explained(blocks)),
         ending=(config_of(options.study),) if options.study else (),

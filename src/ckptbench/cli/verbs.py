@@ -75,7 +75,7 @@ class Decide(Grouped):
         "What a save takes (--blocking, --async, both, or a file)": ("--blocking", "--async"),
         "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
         "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
-        "The answer": ("--save-steps", "--json", "--html", "--help"),
+        "The answer": ("--explain", "--save-steps", "--csv", "--json", "--html", "--help"),
     }  # fmt: skip
 
 

@@ -60,6 +60,8 @@ def on_other_rates(block: Block) -> Iterator[str]:
         for name, choice in zip(names, choices, strict=True)
         if choice.other_s is not None
     ]
+    if all(choice.other_s and choice.other_s[0] == choice.other_s[1] for choice in choices):
+        return  # something else bounds them
     between = "; " if any("," in name for name in names) else ", "
     yield f"A third or three times the failures: {between.join(each)}."
 

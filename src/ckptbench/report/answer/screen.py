@@ -48,6 +48,8 @@ class Screen:
     """What is counted."""
     rest: str = ""
     """The file that has the rows which do not fit."""
+    more: str = "with --explain"
+    """Where the notes are that are left out."""
     advice: tuple[str, ...] = ()
     """Sentences right below the table: what to do."""
     remarks: tuple[str, ...] = ()
@@ -116,9 +118,8 @@ def _notes(screen: Screen, width: int, *, explain: bool) -> Iterator[Printed]:
         else:
             left_out += 1
     if left_out:
-        yield Printed(
-            f"{left_out} more {'note' if left_out == 1 else 'notes'} with --explain.", Kind.NOTE
-        )
+        notes = "note" if left_out == 1 else "notes"
+        yield Printed(f"{left_out} more {notes} {screen.more}.", Kind.NOTE)
 
 
 def _plain(sentences: Sequence[str], width: int) -> list[Printed]:

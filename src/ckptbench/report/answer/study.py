@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
@@ -61,7 +63,8 @@ def study_text(tables: Tables, folder: str = FOLDER, config: str = "") -> str:
 
     `folder` is the place of the tables, as a reader would type it; `config` says of which config they are.
     """
-    return text(answer(tables, folder, config))
+    found = answer(tables, folder, config)
+    return text(replace(found, more=f"in {Path(folder).parent / 'index.html'}"))
 
 
 def answer(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
