@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP PYTHONINSPECT PYTHONPLATLIBDIR PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_PREFIX PIP_ROOT
 export PIP_USER := 0
 
-.PHONY: help study test test-full environment make-venv environments lint unit run-tests probe-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study plan test test-full environment make-venv environments lint unit run-tests probe-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
@@ -27,10 +27,15 @@ study: environment ## run the default study on this machine: 10 to 12 minutes (3
 	@echo; cat results/answer.txt
 
 # Paths reach commands through the environment, which keeps every character of them.
-export CONFIG NUMBERS REPEATS
+export CONFIG NUMBERS REPEATS PROFILE
 NAMED_CONFIG = test -z "$$CONFIG" || { test -f "$$CONFIG" && test -r "$$CONFIG"; } || \
   { echo "CONFIG is $$CONFIG: there is no such file that can be read: correct the path"; exit 1; }
 export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
+
+# Snakemake ends when it has read the study, before it looks at a single job.
+plan: environment ## what a study takes: runs, checkpoints, bytes, time; CONFIG=FILE, on a cluster PROFILE=slurm for node-hours
+	@$(NAMED_CONFIG)
+	@CKPTBENCH_PLAN=only $(BIN)/snakemake -n --profile "$${PROFILE:-local}" $(if $(CONFIG),"--configfile=$$CONFIG")
 
 # Nothing is trained.
 decide: environment ## how often to checkpoint, from the tables that are there or NUMBERS=FILE; other settings by CONFIG=FILE

@@ -28,6 +28,8 @@ include: "workflow/rules/figures.smk"
 
 
 keep_signatures()
+if workflow.output_settings.dryrun:
+    show_plan()
 
 
 report: "workflow/report/workflow.rst"

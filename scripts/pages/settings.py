@@ -7,10 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from ckptbench.config import study as config
 from ckptbench.config.decision import DecisionSection
+from ckptbench.config.section import json_schema
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.user_costs import UserCosts, UserRecovery, UserStrategy
 from ckptbench.inputs.datasets.sources import DATASETS
@@ -48,7 +47,7 @@ def datasets() -> str:
 
 def fields(model: type) -> str:
     """One line for each field of the model: a pydantic model, or a dataclass of which pydantic makes one."""
-    schema = TypeAdapter(model).json_schema()
+    schema = json_schema(model)
     required = schema.get("required", ())
     return "".join(
         _line(name, each, name in required) for name, each in schema["properties"].items()

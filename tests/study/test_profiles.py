@@ -54,6 +54,10 @@ def test_a_study_is_planned_without_a_scheduler_or_a_group(
     planned = snakemake(checkout, profile, "-n")
     assert planned.returncode == 0, planned.stdout
     assert re.search(r"^train_cell +420$", planned.stdout, re.MULTILINE)
+    # Sixty runs of each number of ranks, two hours each: on 1 + 2 + 4 + ... + 64 nodes of four GPUs, or of eight.
+    most, largest = ("7,680", 32) if profile == "abci" else ("15,240", 64)
+    outlook, _, _ = planned.stdout.partition("Building DAG of jobs...")
+    assert f"at most {most}: 120 min a run on 1 - {largest} nodes, none requeued" in outlook
 
 
 @pytest.mark.parametrize("profile", REFUSED)

@@ -49,6 +49,26 @@ def test_the_published_matrices_can_be_planned(tmp_path: Path, study: str) -> No
     assert int(counted[1]) == len(cells)
 
 
+def test_a_plan_has_ten_lines_and_makes_nothing(tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout")
+    before = {path.name for path in checkout.folder.iterdir()}
+    planned = checkout.make_target("plan", "CONFIG=config/studies/rojas-abci.yaml", "PROFILE=slurm")
+    assert planned.returncode == 0, planned.stdout
+    lines = planned.stdout.splitlines()
+    assert len(lines) <= 10
+    assert sum("420 runs, 0 of them done" in line for line in lines) == 1
+    assert lines[-1].startswith("node-hours   at most 15,240: ")
+    assert {path.name for path in checkout.folder.iterdir()} - before <= {".snakemake"}
+
+    wrong = checkout.folder / "wrong.yaml"
+    wrong.write_text("repeats: none\n")
+    refused = checkout.make_target("plan", f"CONFIG={wrong}")
+    assert refused.returncode != 0
+    (told,) = (line for line in refused.stdout.splitlines() if "repeats" in line)
+    assert "wrong.yaml" in told
+    assert len(refused.stdout.splitlines()) <= 4  # with Snakemake's and make's own
+
+
 def test_numbers_with_a_point_and_large_ones_are_runs_of_their_own(tmp_path: Path) -> None:
     checkout = Checkout.make(tmp_path / "checkout")
     traces = ["{weibull: {shape: 0.5}}", *(f"{{exponential: {{mean_s: {mean}}}}}" for mean in ("1000000", "123457", "123456.7", "7.50"))]  # fmt: skip

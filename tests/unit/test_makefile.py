@@ -48,14 +48,17 @@ def test_decide_names_the_files_that_it_was_given(name: str, tmp_path: Path) -> 
     assert f"--configfile={path}" in words
 
 
+@pytest.mark.parametrize("goal", ["audit", "plan"])
 @pytest.mark.parametrize("name", ODD)
-def test_audit_names_the_config_that_it_was_given(name: str, tmp_path: Path) -> None:
+def test_audit_and_plan_name_the_config_that_they_were_given(
+    goal: str, name: str, tmp_path: Path
+) -> None:
     path, value = config(tmp_path, name)
-    words = asked(tmp_path, "audit", f"CONFIG={value}")
+    words = asked(tmp_path, goal, f"CONFIG={value}")
     assert f"--configfile={path}" in words
 
 
-@pytest.mark.parametrize("goal", ["decide", "audit"])
+@pytest.mark.parametrize("goal", ["decide", "audit", "plan"])
 def test_a_config_that_is_not_there_is_said_in_one_line(goal: str, tmp_path: Path) -> None:
     printed = run(tmp_path, goal, f"CONFIG={tmp_path / 'my config.yaml'}", "NUMBERS=costs.yaml")
     assert f"CONFIG is {tmp_path}/my config.yaml: there is no such file" in printed

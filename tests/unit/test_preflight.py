@@ -14,6 +14,7 @@ from ckptbench.checkpointing import preflight
 from ckptbench.common.errors import LaunchError
 from ckptbench.config.inputs import sizes_of
 from ckptbench.inputs.datasets.dataset import Dataset
+from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.plan import Plan, Sizes
 
 
@@ -32,6 +33,17 @@ def test_a_version_holds_weights_momenta_and_the_statistics_of_every_rank(
     sizes = Sizes(samples=64, parameters=100, buffers=10)
     needed = preflight.needed_disk(dataclasses.replace(plan, cell=cell, sizes=sizes), 1)
     assert needed == int(2 * 4 * (100 + 100 + 3 * 10) * preflight.FORMAT_MARGIN)
+
+
+def test_chainers_own_checkpointer_writes_the_state_once_a_rank(
+    make_plan: Callable[..., Plan],
+) -> None:
+    plan = make_plan("e1")
+    own = {"strategy": PluginSpec("multi_node_checkpointer"), "format": "npz_compressed"}
+    cell = dataclasses.replace(plan.cell, framework="chainer", ranks=3, **own)
+    sizes = Sizes(samples=64, parameters=100, buffers=10)
+    needed = preflight.needed_disk(dataclasses.replace(plan, cell=cell, sizes=sizes), 1)
+    assert needed == int(2 * 4 * 3 * (100 + 100 + 10) * preflight.FORMAT_MARGIN)
 
 
 def test_adamw_needs_twelve_bytes_a_parameter_on_disk_and_a_slot_more_in_memory(

@@ -19,6 +19,7 @@ from ckptbench.report.answer.published import (
     FOUND,
     REFUTED,
     TABLES,
+    TITLE,
     UNDECIDED,
     UNTESTED,
     Verdict,
@@ -280,4 +281,4 @@ def test_the_verb_prints_the_page(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.startswith("# Findings of the published studies")
+    assert done.stdout.startswith(TITLE)

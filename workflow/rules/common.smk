@@ -1,6 +1,8 @@
 # Reads and checks the config, expands it into cells, and defines the functions that the rules call.
+import contextlib
 import functools
 import inspect
+import io
 import json
 import os
 import shlex
@@ -8,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+from snakemake.cli import parse_args
 from snakemake.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
 from ckptbench.common.foreign import own_packages_first
 
@@ -24,12 +28,14 @@ from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
+from ckptbench.config.outlook import Machine, outlook
 from ckptbench.config.planning import check_source, plan_study
 from ckptbench.config.sources import sources_of
 
 supply_user(os.environ, Path(".snakemake/caches"))
 
 STARTED = time.time()
+IS_PLAN = os.environ.get("CKPTBENCH_PLAN") == "only"  # as `make plan` says
 CLONE = Path(str(workflow.current_basedir)).parents[1]
 RUNS = "results/runs"
 TABLES_FOLDER = "results/tables"
@@ -95,6 +101,30 @@ def get_failed():
     ]
 
 
+def find_machine():
+    """What the profile has for the runs. Of an executor's own settings only the command line says anything in a dry run."""
+    if workflow.resource_settings.nodes is None:
+        return Machine()
+    with contextlib.redirect_stderr(io.StringIO()):  # which profile it uses
+        _, options = parse_args(sys.argv[1:])
+    plugin = ExecutorPluginRegistry().get_plugin(options.executor)
+    if plugin.common_settings.local_exec:
+        return Machine()
+    resources = {
+        name: each.value
+        for name, each in rules.train_cell.rule.resources.items()
+        if name in ("runtime", "tasks_per_node") and not each.is_evaluable()
+    }
+    settings = plugin.get_settings(options)
+    return Machine(
+        at_once=workflow.resource_settings.nodes,
+        is_cluster=True,
+        ranks_per_node=resources.get("tasks_per_node")
+        or getattr(settings, "tasks_per_node", None),
+        limit_min=resources.get("runtime"),
+    )
+
+
 def check_paths():
     """Raises ConfigError where Snakemake would look for outputs elsewhere than commands write them."""
     for path in (ANSWER, f"{RUNS}/x/seal.json", ".environments/x/ready.json"):
@@ -132,6 +162,8 @@ try:
 
         read_user_costs(Path(CONFIG.decision.numbers))
 except CkptbenchError as error:
+    if IS_PLAN:
+        sys.exit(str(error))
     raise WorkflowError(str(error)) from None
 
 CELLS = {cell.id: cell for cell in cells}

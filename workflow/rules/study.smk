@@ -167,6 +167,15 @@ def alike(function):
     return first if is_alike and not PATTERN.search(str(first)) else function
 
 
+def show_plan():
+    """Print what the study takes, ahead of Snakemake's list of jobs. `make plan` asks for no more."""
+    name = WORDS.partition(": ")[0]
+    lines = outlook(name, CONFIG, [*CELLS.values()], find_machine(), Path("results"))
+    print(*lines, sep="\n", file=sys.stdout if IS_PLAN else sys.stderr, flush=True)
+    if IS_PLAN:
+        sys.exit()
+
+
 def write_study():
     """Write the record that runs read when they start. A change of it makes no run again."""
     record = StudyRecord(

@@ -15,9 +15,8 @@ from ckptbench.common.memory import available_memory, free_shared_memory
 from ckptbench.common.remedies import blame, cause
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.matrix.registry import FRAMEWORKS, SLOTS, STRATEGIES
-from ckptbench.run.plan import Plan
+from ckptbench.run.plan import FLOAT_BYTES, Plan
 
-FLOAT_BYTES = 4
 FRAMEWORK_BYTES = 1 << 30
 """Resident size of a rank before its network, rounded up: 0.3 GiB (Chainer) to 0.9 GiB (TensorFlow)."""
 PARAMETER_COPIES = 5
@@ -53,13 +52,7 @@ def needed_disk(plan: Plan, keep: int | None = None) -> int:
     if plan.cell.is_baseline:
         return 0
     kept = plan.training.keep_during_run if keep is None else keep
-    state = _updated_bytes(plan) + FLOAT_BYTES * plan.cell.ranks * plan.sizes.buffers
-    return int((kept + 1) * state * FORMAT_MARGIN)
-
-
-def _updated_bytes(plan: Plan) -> int:
-    """Bytes of the parameters and the optimizer's slots."""
-    return FLOAT_BYTES * (1 + SLOTS[plan.cell.optimizer]) * plan.sizes.parameters
+    return int((kept + 1) * plan.sizes.state_bytes(plan.cell) * FORMAT_MARGIN)
 
 
 def needed_shared_memory(plan: Plan, ranks: int) -> int:
@@ -69,7 +62,7 @@ def needed_shared_memory(plan: Plan, ranks: int) -> int:
     name, and is none of it; versions of the level `memory` are counted by `check_levels`.
     """
     speaks_mpi = FRAMEWORKS[plan.cell.framework].launcher == "mpiexec" and ranks > 1
-    state = _updated_bytes(plan) + FLOAT_BYTES * plan.sizes.buffers
+    state = plan.sizes.updated_bytes(plan.cell) + FLOAT_BYTES * plan.sizes.buffers
     return ranks * speaks_mpi * MPI_BYTES + _shared_copies(plan, ranks) * int(state * FORMAT_MARGIN)
 
 

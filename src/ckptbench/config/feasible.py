@@ -98,7 +98,7 @@ def check_length(cell: Cell, config: StudyConfig) -> None:
     run itself checks again what it finds.
     """
     training = config.training
-    steps = _steps_per_epoch(cell, config)
+    steps = known_steps_per_epoch(cell, config)
     if steps is None:
         return
     if training.warmup_steps >= cell.epochs * steps:
@@ -128,7 +128,8 @@ def _check_listed(cell: Cell, config: StudyConfig, steps: int) -> None:
             )
 
 
-def _steps_per_epoch(cell: Cell, config: StudyConfig) -> int | None:
+def known_steps_per_epoch(cell: Cell, config: StudyConfig) -> int | None:
+    """Steps of an epoch: at most so many of a dataset whose size is not known yet, None where nothing limits them."""
     limit, samples = config.training.steps_per_epoch, dataset_of(cell, config).train_samples
     if samples is None:
         return limit

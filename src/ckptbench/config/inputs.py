@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from ckptbench.inputs.datasets.dataset import Dataset
+from ckptbench.matrix.networks.layers import Shape
 from ckptbench.matrix.networks.models import network_of
 from ckptbench.run.plan import Sizes
 
 
 def sizes_of(model: str, dataset: Dataset) -> Sizes:
     """The sizes of the dataset, and of the model for it."""
-    network = network_of(model, dataset.sample_shape, dataset.classes)
+    return sizes_for(model, dataset.sample_shape, dataset.classes, len(dataset.train_labels))
+
+
+def sizes_for(model: str, input: Shape, classes: int, samples: int) -> Sizes:
+    """The same of a dataset that need not be there yet."""
+    network = network_of(model, input, classes)
     return Sizes(
-        samples=len(dataset.train_labels),
+        samples=samples,
         parameters=network.parameter_count,
         buffers=network.buffer_count,
-        activations=network.activation_count(dataset.sample_shape),
-        unfolded=network.unfolded_count(dataset.sample_shape),
+        activations=network.activation_count(input),
+        unfolded=network.unfolded_count(input),
     )

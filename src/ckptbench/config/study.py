@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model, model
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.reading import ConfigFiles
-from ckptbench.config.section import Section, checked
+from ckptbench.config.section import Section, checked, json_schema
 from ckptbench.config.values import (
     LARGEST_NUMBER,
     Count,
@@ -303,5 +303,5 @@ def schema() -> dict[str, Any]:
     """The JSON schema of the config file: workflow/schemas/config.schema.json."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **StudyConfig.model_json_schema(),
+        **json_schema(StudyConfig),
     }

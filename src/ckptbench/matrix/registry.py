@@ -246,6 +246,8 @@ class StrategyEntry(Entry):
     depend on how fast one of them was. The saves of any other strategy end in the background."""
     recycles: bool = False
     """Whether it writes over the files of removed versions. Then one removed version stays on the disk for the next."""
+    repeats_state: bool = False
+    """Whether every rank writes the whole model and optimizer: R ranks write R times the bytes."""
 
 
 SYNCED = "synced"
@@ -292,6 +294,7 @@ STRATEGIES = Registry(
             frameworks=("chainer",),
             formats=("npz_compressed",),
             stages=("begun", "written"),
+            repeats_state=True,
         ),
         "dcp": StrategyEntry(
             location="ckptbench.checkpointing.strategies.pytorch.dcp:Dcp",

@@ -11,11 +11,13 @@ from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.common.files import read_json, write_json
 from ckptbench.common.shape import check
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import SLOTS, STRATEGIES
 from ckptbench.matrix.training import Training, steps_per_epoch
 from ckptbench.run.failure import Failure
 from ckptbench.run.identity import Identity
 
 PLAN = "plan.json"
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,15 @@ class Sizes:
     """Outputs of all layers, of one sample."""
     unfolded: int = 0
     """The largest unfolded input of a layer, of one sample."""
+
+    def updated_bytes(self, cell: Cell) -> int:
+        """Bytes of the parameters and the optimizer's slots."""
+        return FLOAT_BYTES * (1 + SLOTS[cell.optimizer]) * self.parameters
+
+    def state_bytes(self, cell: Cell) -> int:
+        """Bytes of the tensors in a checkpoint of the cell, uncompressed: those, and the buffers of every rank."""
+        copies = cell.ranks if STRATEGIES[cell.strategy.name].repeats_state else 1
+        return copies * self.updated_bytes(cell) + FLOAT_BYTES * cell.ranks * self.buffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

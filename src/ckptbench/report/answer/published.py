@@ -19,6 +19,7 @@ from ckptbench.analysis.tables.schema import Row
 from ckptbench.matrix.interval import NEVER, Interval
 from ckptbench.matrix.registry import FRAMEWORKS, KILLED, NATIVE, RESTART, formats_of
 from ckptbench.report.answer.labels import capitalized, describe, name
+from ckptbench.report.answer.papers import SECTION, SOURCES
 from ckptbench.report.answer.quantities import PERCENT, PLAIN, SECONDS, Quantity, Unit
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ordered, with_hardware
 
@@ -53,11 +54,6 @@ SCALED = 4
 ALIKE_SCALE = 0.25
 """A cost hardly changes with scale where it grows or falls no faster than this power of the ranks: by 1.4 from 1 to 4, by 4 from 1 to 256."""
 SEVERAL_NODES = 2
-SOURCES = {
-    "rojas": "Rojas et al. 2020, arXiv:2012.00825",
-    "deepfreeze": "Nicolae et al. 2020, DeepFreeze, doi:10.1109/CCGrid49817.2020.00-76",
-    "ulfm": "Amatya et al. 2017, arXiv:1709.03316",
-}
 
 
 class Verdict(NamedTuple):
@@ -266,32 +262,35 @@ def _which_parallelism(tables: Tables) -> Iterator[Verdict]:
 
 
 FINDINGS = (
-    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, with each framework's own way to save; then what that would be with a checkpoint every {ROJAS_STEPS} steps, as in the study on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), "Overhead. ", _not_negligible),
-    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint, frameworks side by side; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme_stall, framework="tensorflow", lowest=True)),
+    Finding("rojas", "The cost of checkpoints is not negligible.", f"overhead against baselines of the same seed, then scaled to a checkpoint every {ROJAS_STEPS} steps, as there on 32 GPUs (five epochs of CIFAR-10 in batches of 64). Negligible is less than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/config.yaml", ("overhead", "checkpoint_cost"), "Overhead. ", _not_negligible),
+    Finding("rojas", "TensorFlow, which writes HDF5, has the lowest cost.", "stall of one checkpoint; the lowest is the one that no interval of another overlaps", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme_stall, framework="tensorflow", lowest=True)),
     Finding("rojas", "Chainer has the highest cost, as one process writes while the others wait.", "in the same way; here all three write with one process while the others wait", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", partial(_extreme_stall, framework="chainer", lowest=False)),
-    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against that with the fewest, where these are at least {SCALED} times as many. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", _hardly_changed),
+    Finding("rojas", "Scale hardly changes the cost of one checkpoint.", f"stall with the most ranks against the fewest, at least {SCALED} times fewer. Hardly: by no more than the power {ALIKE_SCALE} of the ranks", "config/config.yaml", ("overhead", "checkpoint_cost"), "Stall. ", _hardly_changed),
     Finding("rojas", "PyTorch scales best.", "throughput of the most ranks against that of the fewest, without checkpoints", "config/studies/rojas-abci.yaml", ("scaling",), "Efficiency. ", partial(_efficiency, framework="pytorch"), needs_nodes=True),
-    Finding("rojas", "A restart does not harm training.", "runs are killed, restarted, and compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), "", _harmless),
+    Finding("rojas", "A restart does not harm training.", "killed and restarted runs are compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), "", _harmless),
     Finding("rojas", "Determinism has a cost.", f"training time of the deterministic mode against the default mode; a cost is more than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/studies/findings.yaml", ("determinism_cost",), "Cost. ", _determinism_costs),
-    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"overhead, stall and slower steps together, of the strategy deepfreeze against that of native in the framework's own format; hidden is less than {HIDDEN} times as much", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), "Overhead against that of native. ", _hides),
-    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, with several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), "", _shares),
-    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time, of all ranks that are paid for, shows it", "config/studies/findings.yaml", ("goodput",), "Useful part of the ranks' time. ", _without_checkpoint),
-    Finding("ulfm", "Data parallelism needs no checkpoint to go on after a loss, and sharding the model over the ranks does.", "a rank is killed in runs without checkpoints whose survivors take in a new one: it gets what was lost from a rank that holds the same, or all begin anew. Hybrid sharding, whose shards have replicas, is held to need none", "config/studies/parallelism.yaml", ("goodput",), "", _which_parallelism),
+    Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"overhead (stall and slower steps) of deepfreeze against native in the framework's own format; hidden is less than {HIDDEN} times as much", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), "Overhead against that of native. ", _hides),
+    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), "", _shares),
+    Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time of all ranks that are paid for shows it", "config/studies/findings.yaml", ("goodput",), "Useful part of the ranks' time. ", _without_checkpoint),
+    Finding("ulfm", "Data parallelism needs no checkpoint to go on after a loss, and sharding the model over the ranks does.", "a rank is killed in runs without checkpoints: a new one gets what was lost from a rank that holds the same, or all begin anew. Hybrid sharding, with replicas, should need none", "config/studies/parallelism.yaml", ("goodput",), "", _which_parallelism),
 )  # fmt: skip
 TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs} | {"provenance"}))
 """The tables that verdicts are made from."""
-TITLE = "# Findings of the published studies"
-INTRODUCTION = """\
-What did the three studies find that ckptbench reproduces, and do tables that were measured here show the same? A rule makes this page. For your own machine, run the default study, and
-`config/studies/findings.yaml` in another checkout, and then
+TITLE = "# The papers: figures and findings"
+INTRODUCTION = f"""\
+{SECTION}
+## Findings
+
+Do tables measured here show what the papers found? A rule decides. For your machine, run the default study, and `config/studies/findings.yaml` in another checkout,
+then
 
     python -m ckptbench.workflow write-published --tables results/tables OTHER/results/tables > findings.md
 
-- *Found again*, *refuted*: the intervals show it, on the machine that is named. All comparisons that tell say the same; those that do not tell are marked (?).
-- *Undecided*: none tells, or they tell different things; refuting ones are marked (no).
-- *Not tested here*: this needs what the machine does not have.
+- *Found again*, *refuted*: the intervals show it, on the machine that is named. All comparisons that can tell agree; others are marked (?).
+- *Undecided*: none can tell, or they disagree; refuting ones are marked (no).
+- *Not tested here*: the machine lacks what it needs.
 
-In brackets are 95 % intervals; those of one number as times another are what two such intervals allow, which is wider.
+In brackets: 95 % intervals; those of *times* combine two.
 """
 
 
@@ -300,7 +299,7 @@ def published(studies: Sequence[Tables]) -> str:
     lines = [TITLE, "", INTRODUCTION]
     lines += [f"[{number}] {each}.\n" for number, each in enumerate(_machines(studies), 1)]
     for source, title in SOURCES.items():
-        lines += [f"## {title}", ""]
+        lines += [f"### {title}", ""]
         for finding in FINDINGS:
             if finding.source == source:
                 lines += [_section(finding, studies), ""]

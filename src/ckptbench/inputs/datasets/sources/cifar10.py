@@ -37,6 +37,7 @@ class Cifar10(Source):
     name = "cifar10"
     train_samples = 50_000
     sample_shape = (32, 32, 3)
+    classes = 10
     archive: str | None = field(
         default=None,
         metadata={
@@ -66,7 +67,7 @@ class Cifar10(Source):
         return Content(
             source=URL,
             sample_shape=self.sample_shape,
-            classes=10,
+            classes=self.classes,
             samples={"train": sum(len(labels) for _, labels in train), "test": len(test[0][1])},
             blocks={"train": train, "test": test},
         )

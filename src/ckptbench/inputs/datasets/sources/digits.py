@@ -30,6 +30,7 @@ class Digits(Source):
     name = "digits"
     train_samples = TRAIN_SAMPLES
     sample_shape = (32, 32, CHANNELS)
+    classes = 10
 
     def content(self, folder: Path) -> Content:
         """Raises DataError if scikit-learn is not installed."""
@@ -48,7 +49,7 @@ class Digits(Source):
         return Content(
             source=f"scikit-learn {sklearn.__version__}, sklearn.datasets.load_digits",
             sample_shape=self.sample_shape,
-            classes=10,
+            classes=self.classes,
             samples={"train": len(train), "test": len(test)},
             blocks={
                 "train": [(images[train], labels[train])],

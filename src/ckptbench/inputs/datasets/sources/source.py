@@ -56,6 +56,11 @@ class Source(ABC):
         """(height, width, channels); of tokens (length,). None if it is not known before the dataset is made."""
         return None
 
+    @property
+    def classes(self) -> int | None:
+        """Kinds of labels; of tokens the vocabulary. None if it is not known before the dataset is made."""
+        return None
+
     def missing(self, is_made: bool) -> tuple[str, str] | None:
         """The setting whose files are missing, and the fault with its remedy. `is_made`: the dataset is there already."""
         return None

@@ -50,6 +50,11 @@ class Text(Source):
     def sample_shape(self) -> tuple[int]:
         return (self.length,)
 
+    @property
+    def classes(self) -> int | None:
+        file = self._file()
+        return None if file is not None and file.suffix == TOKENS else BYTES
+
     def _file(self) -> Path | None:
         return None if self.path is None else Path(self.path).expanduser()
 

@@ -1,0 +1,81 @@
+"""The table of the papers' experiments names what is there: studies, the figures and tables that they make, and what they take."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ckptbench.analysis.tables.registry import TABLES
+from ckptbench.config.expansion import expand
+from ckptbench.config.study import load_config
+from ckptbench.report.answer.papers import EXPERIMENTS, SECTION, Experiment
+from ckptbench.report.figures import FIGURES
+
+ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = ("README.md", "CITATION.cff", "docs", "config")
+each_experiment = pytest.mark.parametrize("each", EXPERIMENTS, ids=lambda each: each.study)
+
+
+def study(each: Experiment) -> str:
+    return (ROOT / "config" / "studies" / f"{each.study}.yaml").read_text(encoding="utf-8")
+
+
+@each_experiment
+def test_each_study_makes_the_figures_and_tables_of_its_row(each: Experiment) -> None:
+    cells = expand(load_config(yaml.safe_load(study(each))))
+    assert all(FIGURES[name].is_of(cells) for name in each.figures)
+    assert set(each.tables) <= set(TABLES)
+    assert len(cells) == each.runs
+
+
+@each_experiment
+def test_each_study_file_names_its_figures_and_its_command(each: Experiment) -> None:
+    header = study(each).split("\naccelerator:")[0]
+    assert f"# Figures (docs/findings.md): {', '.join(each.figures)}.\n" in header
+    assert f"--configfile config/studies/{each.study}.yaml\n" in header
+
+
+@each_experiment
+def test_node_hours_are_those_of_the_profile(each: Experiment) -> None:
+    profile = yaml.safe_load((ROOT / "profiles" / "abci" / "config.yaml").read_text())
+    on_a_node = profile["submitit-tasks-per-node"]
+    runtime = dict(line.split("=") for line in profile["default-resources"])["runtime"]
+    nodes = sum(math.ceil(cell.ranks / on_a_node) for cell in expand(load_config(yaml.safe_load(study(each)))))  # fmt: skip
+    assert each.node_hours == nodes * int(runtime) / 60
+
+
+def test_the_small_form_of_the_first_row_has_the_runs_that_the_page_says() -> None:
+    default = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
+    assert f"`config/config.yaml` ({len(expand(load_config(default)))} runs" in SECTION
+
+
+def test_every_study_after_a_paper_has_a_row() -> None:
+    named = {
+        path.stem
+        for path in (ROOT / "config" / "studies").glob("*.yaml")
+        if re.search(r"Rojas|Nicolae|Amatya", path.read_text().split("\naccelerator:")[0])
+    }
+    assert named == {each.study for each in EXPERIMENTS}
+
+
+def test_the_page_begins_with_the_figures() -> None:
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert SECTION in page
+    assert re.findall("^## .*", page, re.MULTILINE)[0] == "## Figures"
+
+
+def test_no_page_says_that_a_paper_is_reproduced() -> None:
+    paths = [path for name in CLAIMS for path in ([ROOT / name] if (ROOT / name).is_file() else (ROOT / name).rglob("*"))]  # fmt: skip
+    pages = [path for path in paths if path.suffix in {".md", ".cff", ".yaml"}]
+    saying = [
+        path.name
+        for path in pages
+        if re.search(r"\breproduces\b|experiments it repeats", path.read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    assert not saying, (
+        "compared was with abstracts and descriptions: say what is the same, and what differs"
+    )
