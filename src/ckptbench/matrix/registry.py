@@ -217,8 +217,8 @@ OMISSIONS = {
     NOTHING: "no part",
     "position": "training begins at the first sample",
     "momentum": "the optimizer's slots are zero",
-    "random": "random generators are as in a new process",
-    "dropout": "seeds of dropout layers are as in a new process",
+    "random": "random generators start as in a new process",
+    "dropout": "seeds of dropout layers start as in a new process",
     "statistics": "all ranks take the running statistics of rank 0",
     "first_update": "ChainerMN's next update only broadcasts, and drops its gradients",
 }

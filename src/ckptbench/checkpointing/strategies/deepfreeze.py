@@ -8,13 +8,13 @@ On a CPU (PyTorch, Horovod over it and Chainer) a background thread would take m
 training threads copy at once, in native code, with the checksum in the same pass, as in `async`. If the environment was made
 without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies with NumPy.
 
-- **Files** overwrite those of a removed version: one stays on the disk until the run ends (`version-recycled.partial`).
+- **Files** overwrite those of a removed version, so one such version stays on the disk until the run ends (`version-recycled.partial`).
 - **Levels**: `memory` of the node (outlives processes), `node` (a disk of the node) and `shared`
-  (`checkpoints.folder`). A level with option *n* gets every *n*-th checkpoint, with 0 none, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. `memory` and `node` keep one
+  (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. `memory` and `node` keep one
   version, which is removed after a successful run. A restart uses the newest sound version, from the nearest level that has it.
-- **Several nodes**: each keeps two versions of its ranks' files. A restart on the same nodes assembles the newest step that they
-  hold completely in the shared folder; one on other nodes uses the newest version there.
+- **Several nodes**: each keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
+  complete across them into the shared folder; one on other nodes uses the newest version there.
 - **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes
   parameters (spectral norm).
 - **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.

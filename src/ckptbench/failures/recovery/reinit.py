@@ -4,8 +4,8 @@ After Reinit for MPI (Georgakoudis et al. 2020). Survivors do not launch, import
 imported its framework, all ranks form a new process group and rebuild network and optimizer. Without a version, or after a
 loss on another node or a second loss meanwhile, all restart.
 
-With `state: replica` survivors keep their state, and the new rank copies its part from a rank that holds the same: for `pytorch`
-from any, for `pytorch_hsdp` from the replica of its shard. If none is left, all return to the version. The failed step is
+With `state: replica` survivors keep their state, and the new rank copies its part from a rank with the same part: for `pytorch`
+any, for `pytorch_hsdp` the replica of its shard. If none is left, all return to the version. The failed step is
 repeated, so running statistics see its batch twice.
 """
 

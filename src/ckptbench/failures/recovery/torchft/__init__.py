@@ -1,7 +1,7 @@
 """The recovery `torchft`: every rank is a replica group; survivors continue, and a lost rank is restarted.
 
 All ranks are on one host. Before every step the lighthouse, a separate process, decides which ranks train; it excludes ranks
-that are silent for a second. If one of its sums fails, a step is repeated with the same samples. The launcher restarts lost
+that are silent for a second. If a reduction in a step fails, the step is repeated with the same samples. The launcher restarts lost
 ranks, which receive the state of a training rank over HTTP.
 
 torchft has no authentication. Its servers listen only on loopback and load only tensors, but other users of the host
