@@ -3,7 +3,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
-STUDIES := $(patsubst %,tests/study/test_%.py,determinism failures profiles recoveries study workflow)
+STUDIES := $(patsubst %,tests/study/test_%.py,determinism study)
+WORKFLOWS := $(patsubst %,tests/study/test_%.py,failures profiles recoveries workflow)
 PROBES := $(wildcard tests/study/test_probe*.py)
 CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 # The distributions beside the main one.
@@ -15,13 +16,13 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP PYTHONINSPECT PYTHONPLATLIBDIR PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_PREFIX PIP_ROOT
 export PIP_USER := 0
 
-.PHONY: help study plan test test-full environment make-venv environments lint unit run-tests probe-tests study-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study plan test test-full environment make-venv environments lint unit run-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
 # It ends with the answer, which the workflow would print before the report is made.
-study: environment ## run the default study on this machine: 10 to 12 minutes (35 without AVX-512), then an answer and report.html
+study: environment ## run the default study on this machine: 10 to 12 minutes (35 without AVX-512), then an answer, results/index.html and report.html
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local
 	$(BIN)/snakemake --profile local --report report.html
 	@echo; cat results/answer.txt
@@ -43,7 +44,7 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 	@test -n "$$NUMBERS" || test -e results/tables/strategies.parquet || \
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local decision \
-	  --allowed-rules decide write_answer draw_advice draw_scale decision \
+	  --allowed-rules decide write_answer write_page draw_advice draw_scale decision \
 	  $(if $(CONFIG),"--configfile=$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
 	@echo; cat results/answer.txt
 
@@ -52,10 +53,10 @@ audit: environment ## is this machine's study to be believed? Less than three mi
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit
 
-# The tests with schedulers mostly wait, so they run beside the others: four of the six at a time, the longest first (the environments are
+# The tests with schedulers mostly wait, so they run beside the others: four of the seven at a time, the longest first (the environments are
 # there by then). Each prints its output when it ends.
 test: lint environments ## all tests, with the real frameworks and schedulers: about 25 minutes, 13 GB of environments
-	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target study-tests cluster-studies run-tests cluster-tests probe-tests unit
+	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests unit
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
@@ -97,13 +98,16 @@ environments: environment ## make the environments of all frameworks on CPU
 	$(BIN)/snakemake --profile local $(ENVIRONMENTS:%=.environments/%/ready.json)
 
 run-tests: environments ## tests with the real frameworks, in single runs
-	$(BIN)/pytest --durations=10 tests/study $(STUDIES:%=--ignore=%) $(PROBES:%=--ignore=%)
+	$(BIN)/pytest --durations=10 tests/study $(patsubst %,--ignore=%,$(STUDIES) $(WORKFLOWS) $(PROBES))
 
 probe-tests: environments ## trainings by PyTorch, Lightning, Keras and others under ckptbench-probe
 	$(BIN)/pytest --durations=10 $(PROBES)
 
 study-tests: environments ## the same frameworks, in whole studies
 	$(BIN)/pytest --durations=10 $(STUDIES)
+
+workflow-tests: environments ## the workflow: killed, interrupted, with faults, with every profile
+	$(BIN)/pytest --durations=10 $(WORKFLOWS)
 
 # The schedulers that `sudo tests/cluster/install.sh` has installed.
 cluster-tests: environments ## tests with a real Slurm, Grid Engine and PBS

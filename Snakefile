@@ -45,6 +45,7 @@ rule all:
         get_mark(OF_RUNS),
         get_mark(OF_DECISION),
         ANSWER,
+        PAGE,
 
 
 rule runs:

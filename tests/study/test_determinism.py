@@ -63,15 +63,18 @@ KILLED = [
     *((name, 1, "killed_thrice", 3) for name in ALL if FULL),
 ]
 """Framework, ranks, history and number of kills of the runs that must end bitwise equal."""
-OF_ITS_OWN = [name for name in FRAMEWORKS if not FRAMEWORKS[name].extends_another]
-"""Frameworks that train by their own code."""
+FORGOTTEN = {
+    "chainer": ("position", "momentum", "random", "statistics", "first_update"),
+    "pytorch": ("momentum", "random"),
+    "tensorflow": ("dropout",),
+    "jax": ("random",),
+}
+"""The controls of the study, by framework; `make test-full` has all."""
 NEEDED = [
     (name, part)
     for name, entry in FRAMEWORKS.items()
-    for part in entry.omissions
-    if FULL or (name in OF_ITS_OWN and (part != "position" or name == ALL[0]))
+    for part in (entry.omissions if FULL else FORGOTTEN.get(name, ()))
 ]
-"""The controls. Every framework reads its samples by the same reader, whose position the study forgets with one."""
 STRUCK = [
     *((name, "restart") for name in (ALL if FULL else COLD)),
     *(

@@ -12,7 +12,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from ckptbench.cli.options import AN_ASYNCHRONOUS
+from ckptbench.cli.types import AN_ASYNCHRONOUS
 from ckptbench.cli.verbs import run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas, sampling

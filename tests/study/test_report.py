@@ -1,4 +1,4 @@
-"""The report in a real Chromium: its first page can be read from the top, and results open beside their list."""
+"""Report and page of a study in a real Chromium: the report's first page can be read from the top, and results open beside their list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 
 from tests.study.browser import Browser
 
-RULES = ("decide", "write_answer", "draw_advice", "draw_scale", "decision")
+RULES = ("decide", "write_answer", "write_page", "draw_advice", "draw_scale", "decision")
 TARGETS = ("decision", "--allowed-rules", *RULES)
 STUDY = "study.yaml"
 TITLE = "a | *b* `c` <d> d_ 学"
@@ -56,24 +56,46 @@ def open_in(browser: Browser, report: Path, size: tuple[int, int]) -> None:
     browser.wait(lambda: browser.driver.find_elements(By.CSS_SELECTOR, ".answer"))
 
 
-def test_the_first_heading_can_be_seen_and_the_answer_stands_below_it(
+def test_the_first_screen_begins_with_figures_and_the_answer_stands_below_them(
     opened: Browser, report: Path
 ) -> None:
     """The answer is no file to save too."""
     for size in SIZES:
         open_in(opened, report, size)
         heading = opened.driver.find_element(By.CSS_SELECTOR, ".prose h1")
-        assert heading.text == "The answer of this study"
+        assert heading.text == "Figures of this study"
         assert opened.run(
             "const {x, y} = arguments[0].getBoundingClientRect();"
             "return x >= 0 && y >= 0 && document.elementFromPoint(x + 2, y + 2) === arguments[0]",
             heading,
         )
-        answer = opened.driver.find_element(By.CSS_SELECTOR, ".answer pre")
-        assert answer.get_property("textContent").strip() == beside(opened, "answer.txt").strip()
+        image = opened.driver.find_element(By.CSS_SELECTOR, ".figures img")
+        assert image.rect["y"] < size[1], "on the first screen"
+        assert opened.run("return arguments[0].naturalWidth", image) > 0
+        answer = opened.driver.find_element(By.CSS_SELECTOR, ".answer table")
+        assert answer.rect["y"] > image.rect["y"]
+        assert TITLE in answer.find_element(By.XPATH, "ancestor::main | ancestor::body").text
     names = {*opened.run("return Object.keys(results)")}
     assert "results/answer.txt" not in names
     assert {"results/figures/advice.png", "results/tables/advice.csv"} <= names
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_the_study_fits_its_window_and_asks_the_network_for_nothing(
+    window: Browser, report: Path, width: int, scheme: str
+) -> None:
+    page = report.with_name("results") / "index.html"
+    window.prefer(scheme)
+    window.shape(width, 900)
+    window.driver.get("about:blank")
+    window.requests(), window.console()
+    window.driver.get(page.as_uri())
+    assert window.driver.find_element(By.TAG_NAME, "h1").text == f"How often to checkpoint: {TITLE}"
+    assert window.run("return document.documentElement.scrollWidth") <= width
+    assert all(window.run("return [...document.images].map(each => each.naturalWidth)"))
+    assert [each for each in window.requests() if not each.startswith("data:")] == [page.as_uri()]
+    assert not window.console()
 
 
 def test_a_figure_opens_in_place_with_its_caption(opened: Browser, report: Path) -> None:

@@ -13,7 +13,9 @@ from checkout import Checkout
 from selection import FULL
 from warm.environments import warm_environments
 
+from ckptbench.analysis.tables.registry import EVERY
 from ckptbench.matrix.registry import on_any_ranks
+from ckptbench.report.figures import FIGURES
 
 TINY = "config/studies/tiny.yaml"
 TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline")
@@ -166,7 +168,14 @@ def test_other_settings_make_again_what_they_are_of(done: Checkout) -> None:
 
     write_fewer(done)
     planned = planned_jobs(done.run("-n", study=TINY, more=["fewer.yaml"]).stdout)
-    assert {"collect_runs", "derive_tables", "decide", "write_answer", "draw_overhead"} <= planned
+    assert {
+        "collect_runs",
+        "derive_tables",
+        "decide",
+        "write_answer",
+        "write_page",
+        "draw_overhead",
+    } <= planned
     assert not planned & {"train_cell", "create_environment", "prepare_dataset"}
 
 
@@ -251,16 +260,26 @@ def test_the_report_gathers_the_figures_and_begins_with_what_was_found(done: Che
     for figure in DRAWN:
         assert f"{figure}.png" in report or f"{figure}.pdf" in report
     first_page = report.partition('var workflow_desc = "')[2].partition("</script>")[0]
-    assert first_page.index("How often to checkpoint: ") < first_page.index(
-        "How to read this report"
-    )
-    assert re.search(
-        r"Config [0-9a-f]{8} \(config/config.yaml and config/studies/tiny.yaml\): \d+ runs; ",
-        first_page,
-    )
+    parts = ("Do not quote", "<img ", "The answer of this study", "How to read this report")
+    places = [first_page.index(part) for part in parts if part in first_page]
+    assert len(places) >= len(parts) - 1, "what was not disturbed may be quoted"
+    assert places == sorted(places)
+    assert first_page.count("<img ") == len(DRAWN)
+    assert "<a href" not in first_page.partition("How to read")[0]
 
 
-def test_a_report_of_another_config_or_without_an_answer_is_refused(done: Checkout) -> None:
+def test_the_page_has_the_answer_and_every_figure_and_table(done: Checkout) -> None:
+    page = (done.folder / "results/index.html").read_text()
+    in_order = [name for name in FIGURES if name in DRAWN]
+    assert re.findall(r'<figure id="(\w+)">', page) == in_order
+    tables = {path.stem for path in (done.folder / "results/tables").glob("*.csv")}
+    assert all(EVERY[name].title in page for name in tables)
+    words = re.search(r"[0-9a-f]{8} \(config/config.yaml and config/studies/tiny.yaml\): \d+ runs; ", page)  # fmt: skip
+    assert words
+    assert (done.folder / "results/calculator.html").exists()
+
+
+def test_a_report_of_another_config_or_without_a_page_is_refused(done: Checkout) -> None:
     write_fewer(done)
     refused = done.run("--report", "other.html", study=TINY, more=["fewer.yaml"])
     assert refused.returncode != 0
@@ -268,16 +287,16 @@ def test_a_report_of_another_config_or_without_an_answer_is_refused(done: Checko
         r"results/tables is of config \w{8} \(.*, and the report is to be of config",
         refused.stdout.splitlines()[-1],
     )
-    answer = done.folder / "results/answer.txt"
-    content = answer.read_bytes()
-    answer.unlink()
+    page = done.folder / "results/index.html"
+    content = page.read_bytes()
+    page.unlink()
     try:
         refused = done.run("--report", "other.html")
     finally:
-        answer.write_bytes(content)
+        page.write_bytes(content)
     assert refused.returncode != 0
     assert refused.stdout.splitlines()[-1].startswith(
-        "results/answer.txt is missing, with which a report begins"
+        "results/index.html is missing, with which a report begins"
     )
     assert not (done.folder / "other.html").exists()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from decision_tables import decided
-from figure_parts import caption_of, legend_of, lines, titles
+from figure_parts import caption_of, legend_of, lines, row_labels, titles
 from figure_tables import Study, empty_tables
 from matplotlib.axes import Axes
 
@@ -34,56 +34,59 @@ def test_trainings_are_compared_with_themselves_alone() -> None:
     assert not any("GPT" in label for label in legend_of(figures["scale"]))
 
 
-def test_each_curve_has_its_best_interval_and_the_range_that_is_as_good() -> None:
+def test_each_setup_has_its_best_interval_and_a_bar_of_those_that_are_fine() -> None:
     tables = decided("measured")
-    axes = FIGURES["advice"].draw(tables).axes[2]
+    times, losses = FIGURES["advice"].draw(tables).axes[4:]
     advice = tables["advice"]
     own = advice[(advice["gpus"] == 131_072) & (advice["rate"] == "llama3")]
     lost = 100 * (1 - own["goodput"])
-    assert points(axes, "best interval") == places(own["best_minutes"], lost)
+    assert points(times, "best") == places(own["best_minutes"])
     in_use = own["best_minutes"] * own["in_use_steps"] / own["best_steps"]
-    assert points(axes, "interval in use") == places(in_use, 100 * (1 - own["goodput_in_use"]))
-    fine = list(lines(axes, "fine"))
-    assert len(fine) == len(own)
-    has_fine = own["goodput"] >= 0.5
-    assert sum(len(line.get_xdata()) >= 2 for line in fine) == has_fine.sum() > 0
-    assert (
-        min(line.get_xdata().min() for line in fine if len(line.get_xdata()))
-        >= own["fine_from_minutes"].min()
-    )
-    assert axes.get_yscale() == axes.get_xscale() == "log"
-    low, high = axes.get_ylim()
+    assert points(times, "in_use") == places(in_use)
+    assert points(losses, "best") == places(lost)
+    assert points(losses, "in_use") == places(100 * (1 - own["goodput_in_use"]))
+    fine = [bar for bar in times.patches if bar.get_gid() == "fine"]
+    has_fine = own[own["goodput"] >= 0.5]
+    assert len(fine) == len(has_fine) > 0
+    assert sorted(bar.get_x() for bar in fine) == places(has_fine["fine_from_minutes"])
+    ends = sorted(bar.get_x() + bar.get_width() for bar in fine)
+    assert ends == places(has_fine["fine_to_minutes"])
+    assert times.get_xscale() == losses.get_xscale() == "log"
+    low, high = losses.get_xlim()
     assert low < lost.min()
     assert high > 100 * (1 - own["goodput_in_use"]).max()
 
 
-def test_what_marks_and_lines_are_is_in_the_legend() -> None:
-    (legend,) = FIGURES["advice"].draw(decided("several")).legends
-    named = [text.get_text() for text in legend.get_texts()]
-    assert named[-3:] == ["best interval", "interval in use", "fine"]
-    assert "Chainer, native, restart" in named
+def test_each_setup_is_a_row_of_its_own_and_the_legend_says_what_marks_are() -> None:
+    figure = FIGURES["advice"].draw(decided("several"))
+    assert legend_of(figure) == ["fine", "best interval", "interval in use"]
+    for axes in figure.axes[::2]:
+        labels = row_labels(axes)
+        assert len(labels) == len(set(labels)) == len(lines(axes, "best"))
+        assert len({line.get_ydata()[0] for line in lines(axes, "best")}) == len(labels)
+    assert "Chainer, native, restart" in row_labels(figure.axes[-2])
 
 
-def points(axes: Axes, gid: str) -> list[tuple[float, float]]:
-    return sorted((line.get_xdata()[0], line.get_ydata()[0]) for line in lines(axes, gid))
+def points(axes: Axes, gid: str) -> list[float]:
+    return sorted(line.get_xdata()[0] for line in lines(axes, gid))
 
 
-def places(x: pd.Series, y: pd.Series) -> object:
-    return [pytest.approx(place) for place in sorted(zip(x, y, strict=True))]
+def places(values: pd.Series) -> object:
+    return [pytest.approx(value) for value in sorted(values)]
 
 
 def test_intervals_that_are_not_foremost_have_no_point() -> None:
-    both, one = (FIGURES["advice"].draw(decided(kind)).axes[2] for kind in ("two intervals", "measured"))  # fmt: skip
-    assert points(both, "best interval") == points(one, "best interval")
+    both, one = (FIGURES["advice"].draw(decided(kind)).axes[4] for kind in ("two intervals", "measured"))  # fmt: skip
+    assert points(both, "best") == points(one, "best")
 
 
 def test_only_the_most_ranks_are_projected_from() -> None:
     figure = FIGURES["advice"].draw(decided("several"))
     measured = [title for title in titles(figure) if "measured" in title]
     assert measured == ["1 rank, measured", "2 ranks, measured"]
-    assert {line.get_label() for line in figure.legends[0].get_lines()} >= {"Chainer, native, restart", "PyTorch, native, restart"}  # fmt: skip
+    assert {*row_labels(figure.axes[2])} >= {"Chainer, native, restart", "PyTorch, native, restart"}
     projected = [axes for axes in figure.axes if "projected" in axes.get_title(loc="left")]
-    assert all(len(lines(axes, "best interval")) == 8 for axes in projected)
+    assert all(len(lines(axes, "best")) == 8 for axes in projected)
 
 
 def test_costs_of_a_file_are_said_not_to_be_measured_here() -> None:

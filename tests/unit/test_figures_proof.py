@@ -21,7 +21,7 @@ from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.report.figures import FIGURES, proofs
 from ckptbench.report.figures.divergence import distance
-from ckptbench.report.figures.kit.style import look, paper
+from ckptbench.report.figures.kit.style import PART_COLORS, look, paper
 
 PROOFS = ("determinism", "divergence")
 EVERY = tuple(FRAMEWORKS)
@@ -47,15 +47,25 @@ def test_a_study_asks_only_for_figures_that_have_something_to_show() -> None:
         if entry.shows(BASELINE) or entry.shows(WITH_CHECKPOINTS)
     }
     assert ordinary == {
-        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "advice", "scale",
+        "overhead", "strategies", "stall", "timeline", "sizes", "scaling", "advice", "scale", "determinism_cost",
     }  # fmt: skip
     assert not FIGURES["strategies"].shows(BASELINE)
     assert not FIGURES["timeline"].shows(BASELINE)
     assert {name for name in FIGURES if shows(name, history="rerun")} == set(PROOFS)
     assert shows("restore", faults=PluginSpec("killed_inside"))
     assert not shows("recovery", faults=PluginSpec("killed_inside"))
-    deterministic = dataclasses.replace(BASELINE, deterministic=True)
-    assert FIGURES["determinism_cost"].shows(deterministic)
+
+
+def test_a_cost_of_determinism_that_one_sentence_says_is_not_drawn() -> None:
+    def is_drawn(*modes: bool, ranks: tuple[int, ...]) -> bool:
+        each = itertools.product(modes, ranks, (0, 1))
+        cells = [dataclasses.replace(BASELINE, deterministic=mode, ranks=n, repeat=i) for mode, n, i in each]  # fmt: skip
+        return FIGURES["determinism_cost"].is_of(cells)
+
+    assert is_drawn(True, False, ranks=(1, 2))
+    assert not is_drawn(True, False, ranks=(2,))
+    assert not is_drawn(True, ranks=(1, 2))
+    assert not is_drawn(False, ranks=(1, 2))
 
 
 @pytest.mark.parametrize("name", ["determinism", "determinism_cost", "divergence", "restore"])
@@ -90,8 +100,7 @@ def test_no_text_is_cut_and_words_above_panels_overlap_nothing(name: str, study:
         assert not any(box.overlaps(other) for other in [*others, *above[place + 1 :]])
 
 
-def test_labels_of_a_framework_that_lacks_the_first_mode_have_room_too() -> None:
-    """They stand in the second column, and the title of that column must still fit beside them."""
+def test_where_a_framework_lacks_a_mode_no_half_of_a_line_is_empty() -> None:
     tables = Study(frameworks=EVERY, ranks=(1, 2), deterministic=BOTH, repeats=1).tables()
     only_deterministic = tables["restore"]["framework"].isin(EVERY[:3])
     rows = tables["restore"][tables["restore"]["deterministic"] | ~only_deterministic]
@@ -100,6 +109,7 @@ def test_labels_of_a_framework_that_lacks_the_first_mode_have_room_too() -> None
         figure.draw_without_rendering()
         ends = [axes._left_title.get_window_extent().x1 for axes in figure.axes]
     assert max(ends) <= figure.bbox.x1
+    assert len({axes.get_position().x0 for axes in figure.axes}) == 2
 
 
 @pytest.mark.parametrize("name", PROOFS)
@@ -154,10 +164,10 @@ def test_perplexity_stands_where_other_models_have_accuracy() -> None:
     assert first == pytest.approx(np.exp(1.1 * 2.3 * np.exp(-0.42) * 1.06), rel=0.1)
 
 
-def test_a_proof_without_evaluation_says_so() -> None:
+def test_a_proof_without_evaluation_has_no_panel_for_it() -> None:
     tables = ONE.tables()
     figure = FIGURES["determinism"].draw({**tables, "evaluations": tables["evaluations"][:0]})
-    assert [text.get_text() for text in figure.axes[1].texts] == ["not evaluated"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["Training loss"] * 2
 
 
 def test_how_far_an_unknown_loss_or_accuracy_parts_is_left_out() -> None:
@@ -357,9 +367,7 @@ def test_a_restart_is_the_sum_of_its_phases_warm_and_cold_beside_each_other() ->
         assert [patch.get_gid() for patch in parts][-2:] == ["load_s", "first_step_s"]
         assert sum(patch.get_width() for patch in parts) == pytest.approx(own["total_s"].median())
     loads = [patch for patch in phases.patches if patch.get_gid() == "load_s"]
-    assert {mpl.colors.to_hex(patch.get_facecolor()) for patch in loads} == {
-        look("pytorch").color.lower()
-    }
+    assert {mpl.colors.to_hex(patch.get_facecolor()) for patch in loads} == {PART_COLORS[2]}
     (points,) = lines(read, "read")
     assert list(points.get_xdata()) == [0, 100]
 

@@ -128,7 +128,7 @@ def test_a_strategy_that_writes_in_one_format_is_shown_without_it() -> None:
         frameworks=("pytorch",), ranks=(1,), strategies=("native", "sharded", "deepfreeze memory=1")
     )
     figure = FIGURES["overhead"].draw(study.tables())
-    assert row_labels(figure.axes[0]) == ["native · torch.save", "sharded", "deepfreeze memory=1"]
+    assert row_labels(figure.axes[0]) == ["native · torch.save", "sharded", "deepfreeze (memory 1)"]
 
 
 @pytest.mark.usefixtures("with_options")

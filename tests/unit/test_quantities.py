@@ -76,12 +76,14 @@ def test_sizes_and_bandwidths_count_in_thousands_or_in_1024() -> None:
     assert read_size("1.5 GiB") == 1.5 * 2**30
     assert read_size("512 bytes") == 512
     assert read_size("98 gb") == 98e9
+    assert read_size("98G") == 98 * 2**30, "as du -h prints it"
     assert read_bandwidth("1.6GB/s") == 1.6e9
     assert read_bandwidth("1.6 GiB/s") == 1.6 * 2**30
     assert read_bandwidth("100 Gbit/s") == 12.5e9
+    assert read_bandwidth("1600MBps") == 1.6e9
 
 
-@pytest.mark.parametrize("text", ["98Gb", "98gib/s", "98G", "98", "98GB/s"])
+@pytest.mark.parametrize("text", ["98Gb", "98gib/s", "98g", "98", "98GB/s"])
 def test_a_size_that_may_mean_bits_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a size"):
         read_size(text)

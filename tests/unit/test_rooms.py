@@ -23,7 +23,7 @@ SHARED = {
     "failures.recovery": ("contract", "elastic", "restart"),
 }  # fmt: skip
 """Rooms of plug-ins: the files that need no library. Any other is loaded only where its library is installed."""
-ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "report.figures": {"numpy", "pandas", "matplotlib"}, "report.page": {"numpy", "pandas", "vl_convert"}}  # fmt: skip
+ANALYSIS_LIBRARIES = {"analysis": {"numpy", "pandas", "pyarrow", "scipy"}, "report.figures": {"numpy", "pandas", "matplotlib"}, "report.page": {"numpy", "pandas", "vl_convert"}, "report.study_page": {"docutils", "pandas", "pyarrow"}}  # fmt: skip
 CHOICES = "config.decision.DecisionSection"
 """What a user decides for, which the page shows."""
 NOT_FOR_ANALYSIS = ("config", "inputs.environments", "frameworks", "training", "launch")

@@ -787,6 +787,20 @@ def test_several_logs_are_joined_in_time(tmp_path: Path, capsys: pytest.CaptureF
     assert "Read b.log, a.log as torchtitan: " in capsys.readouterr().out
 
 
+def test_steps_that_no_log_has_are_no_interval(tmp_path: Path) -> None:
+    """The log of the second of three starts is missing: it may have had saves."""
+    lines = torchtitan(Made(**QUIET, steps=1650, killed_at=(150, 1550)))
+    begin, end = [place for place, line in enumerate(lines) if "Starting job" in line][1:]
+    first, third = (
+        written(tmp_path, lines[:begin], "1.log"),
+        written(tmp_path, lines[end:], "3.log"),
+    )
+    second = written(tmp_path, lines[begin:end], "2.log")
+    assert facts_of(read_logs([first, second, third])[1]).interval == 100
+    facts = facts_of(read_logs([first, third])[1])
+    assert (facts.saves, facts.interval) == (2, None)
+
+
 def test_what_one_of_several_logs_says_is_known(tmp_path: Path) -> None:
     """Here the first alone says how long the training is, and that saves are asynchronous."""
     later, first = starts(tmp_path)

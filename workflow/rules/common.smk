@@ -41,6 +41,7 @@ RUNS = "results/runs"
 TABLES_FOLDER = "results/tables"
 STUDY = "results/study.json"
 ANSWER = "results/answer.txt"
+PAGE = "results/index.html"
 DATASETS = "results/datasets"
 
 
@@ -212,7 +213,7 @@ def as_reported(table):
         f"{TABLES_FOLDER}/{table}.csv",
         caption=f"../report/table_{table}.rst",
         category=in_report("Tables", [table]),
-        labels={"table": table},
+        labels={"table": EVERY[table].title, "name": table},
     )
 
 
@@ -225,7 +226,7 @@ def in_report(category, tables):
     }
 
     def get_category(wildcards):
-        if told := refusal(Path(TABLES_FOLDER), wanted, WORDS, Path(ANSWER)):
+        if told := refusal(Path(TABLES_FOLDER), wanted, WORDS, Path(PAGE)):
             sys.exit(told)
         return category
 
@@ -281,9 +282,10 @@ def keep_signatures():
 
 
 def show_answer():
-    """Print the answer where the workflow was asked for it, and `make` does not print it itself."""
+    """Print the answer where the workflow was asked for it, and `make` does not print it itself; and where the page is."""
     if "write_answer" in get_planned() and os.environ.get("CKPTBENCH_ANSWER") != "last":
         print(Path(ANSWER).read_text(encoding="utf-8"), file=sys.stderr)
+        print(f"With figures and tables: {PAGE}", file=sys.stderr)
 
 
 def show_failed():

@@ -35,13 +35,13 @@ for figure, entry in FIGURES.items():
 
 
 rule write_answer:
-    """Write the answer on one screen. The workflow prints it at its end, and the report begins with it."""
+    """Write the answer on one screen. The workflow prints it at its end."""
     input:
         get_tables(ANSWERED),
         get_sources("write-answer", ANSWERED),
         get_mark(OF_DECISION),
     output:
-        ANSWER,  # the first page of the report has it
+        ANSWER,
     log:
         "results/logs/write_answer.log",
     localrule: True
@@ -51,3 +51,27 @@ rule write_answer:
         "the answer: how often to checkpoint"
     shell:
         "python -P -m ckptbench.workflow write-answer {params.options} --tables results/tables --output {output} --log {log}"
+
+
+rule write_page:
+    """Write the page of the study, with all that was drawn, and the calculator beside it. The report begins with its figures and answer."""
+    input:
+        get_tables(ANSWERED),
+        get_sources("write-page", [*TABLES, *DECIDED]),
+        get_mark(OF_DECISION),
+        figures=get_figures_of_page,
+    output:
+        PAGE,
+        "results/calculator.html",
+    log:
+        "results/logs/write_page.log",
+    localrule: True
+    params:
+        options=ANSWER_OPTIONS,
+        choices=CHOICES,
+        rates=get_rates_folder,
+    message:
+        "the page of the study"
+    shell:
+        "python -P -m ckptbench.workflow write-page {params.options} {input.figures} --tables results/tables"
+        " --rates={params.rates:q} --choices {params.choices:q} --output {output[0]} --log {log}"

@@ -57,6 +57,18 @@ def get_decision_figures():
     return get_figures(shown)
 
 
+def get_figures_of_page(wildcards):
+    """Those of the study. Where only some rules may run, of the others those that are there already."""
+    decided = get_decision_figures()
+    if CONFIG.decision.numbers:
+        return decided
+    if not workflow.dag_settings.allowed_rules:
+        return get_all_figures()
+    return [
+        each for each in get_all_figures() if each in decided or Path(each).exists()
+    ]
+
+
 def get_lock(wildcards):
     name = getattr(wildcards, "environment", None) or CELLS[wildcards.cell].environment
     return of_clone(f"envs/{name}.txt")

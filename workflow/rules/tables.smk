@@ -76,4 +76,5 @@ rule decision:
     """How often to checkpoint: text and figures, from the tables that are there."""
     input:
         ANSWER,
+        PAGE,
         get_decision_figures(),

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import MACHINE_COLUMNS, MEASURED_ON, SETUP
-from ckptbench.analysis.tables.grouping import continued, groups
+from ckptbench.analysis.tables.grouping import continued, groups, records
 from ckptbench.analysis.tables.schema import Column, Table
 
 PROVENANCE = Table(
@@ -72,7 +72,7 @@ def caption_facts(provenance: pd.DataFrame) -> str:
     """`Measured on CPU (AMD EPYC, 2 cores, ext4), 2026-01-02, 3 repeats`, for the caption of a figure."""
     if provenance.empty:
         return "Nothing was measured"
-    machines = dict.fromkeys(_machine(row) for _, row in provenance.iterrows())
+    machines = dict.fromkeys(map(machine_in_words, records(provenance)))
     first, last = provenance["first_date"].min(), provenance["last_date"].max()
     fewest, most = provenance["repeats_min"].min(), provenance["repeats_max"].max()
     repeats = f"{fewest}" if fewest == most else f"{fewest} to {most}"
@@ -88,7 +88,8 @@ def caption_facts(provenance: pd.DataFrame) -> str:
     return ", ".join(facts)
 
 
-def _machine(row: pd.Series[Any]) -> str:
+def machine_in_words(row: Mapping[str, Any]) -> str:
+    """`CPU (AMD EPYC, 2 cores, ext4)`, of a row of `provenance`."""
     device = "CPU" if row["measured_on"] == "cpu" else f"GPU {row['device']}"
     cores = f"{row['cores']} core{'s' if row['cores'] > 1 else ''}"
     return f"{device} ({row['cpu']}, {cores}, {row['checkpoint_file_system']})"

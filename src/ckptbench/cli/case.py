@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide import RATE_FACTORS
-from ckptbench.decide.model import Recovering, Saving, best, goodput
+from ckptbench.decide.model import Best, Recovering, Saving, best, goodput
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
+    from ckptbench.decide.limit import Limit
     from ckptbench.decide.rates import FailureRate
 
 
@@ -84,6 +85,36 @@ class Case:
     failing: Failing
     now: Every | None
     """The interval in use, of the first strategy."""
+    limit: Limit | None = None
+    """Of the time of a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtLimit:
+    """What a job loses at its time limit."""
+
+    lost_s: float
+    """Work at the best interval, on average, if training does not save at a signal."""
+    needs_s: float
+    """So long before the limit the signal must come."""
+    interval_s: float
+    """The best one if training saves at a signal. Infinite where no other save is needed."""
+    loses: Quantity
+    """At that interval."""
+
+    @classmethod
+    def of(cls, limit: Limit, saving: Saving, down_s: float, best: tuple[float, float], loses: Quantity) -> Self:  # fmt: skip
+        """From the best intervals in seconds without and with a save at a signal."""
+        best_s, signal_s = best
+        needs_s = float(saving.durable_s)
+        lost_s = best_s + needs_s - float(saving.period_s(best_s)) / 2
+        is_needed = signal_s + needs_s <= limit.seconds - down_s
+        return cls(
+            lost_s=lost_s,
+            needs_s=needs_s,
+            interval_s=signal_s if is_needed else math.inf,
+            loses=loses,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +143,8 @@ class Choice:
     """For how long each save waits for the one before."""
     other_s: tuple[float, float] | None = None
     """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
+    at_limit: AtLimit | None = None
+    """None without a time limit."""
 
 
 def answer(case: Case) -> tuple[Choice, ...]:
@@ -124,7 +157,9 @@ def _useful_now(case: Case, now: Every) -> Floats:
     """Goodput at the interval in use."""
     interval_s = now.in_steps(case.step_s) * case.step_s
     saving = case.strategies[0].saving
-    return np.asarray(goodput(interval_s, saving, case.recovering, case.failing.per_s))
+    return np.asarray(
+        goodput(interval_s, saving, case.recovering, case.failing.per_s, limit=case.limit)
+    )
 
 
 def _now(case: Case, now: Every, useful: Floats) -> Choice:
@@ -140,7 +175,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
 
 
 def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
-    found = best(strategy.saving, case.recovering, case.failing.per_s, step_s=case.step_s)
+    found = _found(case, strategy, case.failing.per_s, case.limit)
     choice = Choice(
         name=strategy.name,
         steps=_known(found.steps),
@@ -151,11 +186,28 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         is_async=bool(np.any(strategy.saving.durable_s > strategy.saving.stall_s)),
         waits_s=float(strategy.saving.waits_s(found.interval_s[0])),
         other_s=_at_other_rates(case, strategy),
+        at_limit=_at_limit(case, strategy, float(found.interval_s[0])),
     )
     if useful is None or case.now is None:
         return choice
     saved = HOURS_PER_DAY * case.gpus * float(found.goodput[0] - useful[0])
     return replace(choice, now=_now(case, case.now, useful), saves_gpu_hours=saved)
+
+
+def _found(
+    case: Case, strategy: Strategy, rates: Floats, limit: Limit | None, *, fine: bool = True
+) -> Best:
+    saving, recovering = strategy.saving, case.recovering
+    return best(saving, recovering, rates, step_s=case.step_s, fine=fine, limit=limit)
+
+
+def _at_limit(case: Case, strategy: Strategy, best_s: float) -> AtLimit | None:
+    if case.limit is None:
+        return None
+    signal = replace(case.limit, at_signal=True)
+    found = _found(case, strategy, case.failing.per_s, signal, fine=False)
+    down_s, both_s = float(case.recovering.down_s), (best_s, float(found.interval_s[0]))
+    return AtLimit.of(case.limit, strategy.saving, down_s, both_s, _known(1 - found.goodput))
 
 
 def fine_steps(shortest: float, longest: float) -> tuple[int, int] | None:
@@ -167,7 +219,7 @@ def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | Non
     if case.failing.is_counted:
         return None
     rates = case.failing.per_s[0] * np.array(RATE_FACTORS)
-    found = best(strategy.saving, case.recovering, rates, step_s=case.step_s, fine=False)
+    found = _found(case, strategy, rates, case.limit, fine=False)
     rarer_s, oftener_s = found.interval_s
     return float(rarer_s), float(oftener_s)
 

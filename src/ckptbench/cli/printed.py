@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ckptbench.cli.case import Choice, answer
 from ckptbench.cli.options import Options
+from ckptbench.cli.sentences import asked
 from ckptbench.decide.model import LEAST_USEFUL, rounded
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import (
@@ -173,7 +174,7 @@ def answer_from_options(options: Options) -> Answer:
     """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
     case = options.case()
     choices = answer(case)
-    sentences = (case.failing.said, *remarks(choices))
+    sentences = (case.failing.said, *remarks(choices), *asked(options, choices, case.gpus))
     return Answer(
         text=table(choices) + "\n" + "".join(map(paragraph, sentences)),
         gpus=case.gpus,

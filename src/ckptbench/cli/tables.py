@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from ckptbench.analysis.cost.statistics import Estimate
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.cli.case import Choice, fine_steps
-from ckptbench.cli.options import MISSING, Options
+from ckptbench.cli.case import AtLimit, Choice, fine_steps
+from ckptbench.cli.checks import MISSING, missing_rate, too_many_shares
+from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
     SAVE_STEPS,
     Answer,
@@ -26,6 +27,7 @@ from ckptbench.cli.printed import (
     not_needed,
     settable,
 )
+from ckptbench.cli.sentences import asked
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -33,6 +35,8 @@ from ckptbench.config.values import LARGEST_NUMBER, one_line
 from ckptbench.decide.advice import OTHER_RATES, advice
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.inputs import DECISION_COSTS, GIVEN, UNFINISHED
+from ckptbench.decide.limit import Limit
+from ckptbench.decide.model import Saving
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
@@ -59,26 +63,57 @@ def answer_from_tables(options: Options) -> Answer:
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
-    tables = decided(costs, rate, gpus)
+    limit = _limit(options, costs)
+    tables = decided(costs, rate, gpus, limit)
     choices = tuple(_choice(row, rate) for row in records(shown(tables)))
+    if limit is not None:
+        at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True))
+        choices = _limited(choices, tables, at_signal, limit)
+    beside = (*_of_own(rate), *asked(options, choices, gpus))
     of_study = screen(tables)
     notes = (setting(choices, costs), *costs.notes) if costs.notes else ()
     config = config_of(options.study) if options.study else ""
     shown_screen = replace(
         of_study,
         verdict=(*filter(None, notes), *of_study.verdict),
-        ending=(*_of_own(rate), *([config] if config else [])),
+        ending=(*beside, *([config] if config else [])),
     )
     return Answer(
         text=text(shown_screen),
         gpus=gpus,
         failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
         choices=choices,
-        remarks=(*shown_screen.verdict, *shown_screen.remarks, *_of_own(rate)),
+        remarks=(*shown_screen.verdict, *shown_screen.remarks, *beside),
         training_steps=costs.training_steps,
         settings=SAVE_STEPS if costs.settings is None else costs.settings,
         multiple_of=costs.multiple_of,
     )
+
+
+def _limit(options: Options, costs: Costs) -> Limit | None:
+    """That of a job. None where the whole training is done in one."""
+    limit = options.time_limit
+    if limit is None or costs.training_steps is None:
+        return limit
+    step_s, down_s = (float(costs.table[name].max()) for name in ("step_s", "down_s"))
+    return limit if costs.training_steps * step_s + down_s > limit.seconds else None
+
+
+def _limited(choices: tuple[Choice, ...], tables: Mapping[str, pd.DataFrame], at_signal: Mapping[str, pd.DataFrame], limit: Limit) -> tuple[Choice, ...]:  # fmt: skip
+    """With what a job loses at its limit. `at_signal` are the tables where training saves at a signal."""
+    rows = {row["name"]: row for row in records(shown(at_signal))}
+    return tuple(
+        replace(choice, at_limit=_at_limit(choice, row, rows[choice.name], limit))
+        for choice, row in zip(choices, records(shown(tables)), strict=True)
+    )
+
+
+def _at_limit(choice: Choice, row: Mapping[str, Any], at_signal: Mapping[str, Any], limit: Limit) -> AtLimit:  # fmt: skip
+    saving = Saving(stall_s=row["stall_s"], durable_s=row["durable_s"], slowdown_s=row["slowdown_s"])  # fmt: skip
+    signal_s = at_signal["best_minutes"] * SECONDS_PER_MINUTE
+    both_s = (choice.interval_s.value, signal_s)
+    loses = Quantity.of(at_signal, "goodput").rest
+    return AtLimit.of(limit, saving, row["down_s"], both_s, loses)
 
 
 def _of_own(rate: FailureRate) -> Iterator[str]:
@@ -107,12 +142,20 @@ def costs_of(options: Options) -> Costs:
     return Costs.of(options.study, options.costs).with_own(options)
 
 
-def decided(costs: Costs, rate: FailureRate, gpus: int) -> Mapping[str, pd.DataFrame]:
+def decided(
+    costs: Costs, rate: FailureRate, gpus: int, limit: Limit | None = None
+) -> Mapping[str, pd.DataFrame]:
     """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
     choices = usual(rate=rate.name, gpus=[gpus])
     if fewer := left_out(costs.table, choices):
-        raise ConfigError(fewer[0].replace("decision.gpus has", "--gpus is"))
-    every = advice(costs.table, [rate], choices)
+        told = fewer[0].replace("decision.gpus has", "--gpus is")
+        raise ConfigError(
+            told.replace(
+                ": they are not projected to fewer, so it is left out",
+                ", which are not projected to fewer: leave it out",
+            )
+        )
+    every = advice(costs.table, [rate], choices, limit)
     return {
         **costs.others,
         DECISION_COSTS.name: costs.table,
@@ -226,9 +269,9 @@ def costs_of_log(options: Options) -> Costs:
     facts = facts_of(log)
     whose = ", ".join(path.name for path in paths)
     read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
-    if missing := [*options.missing_rate(), *_missing(facts, options)]:
+    if missing := [*missing_rate(options), *_missing(facts, options)]:
         raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
-    for fault in options.too_many_shares(options.gpus or facts.gpus or 0):
+    for fault in too_many_shares(options, options.gpus or facts.gpus or 0):
         raise click.UsageError(fault)
     try:
         title = one_line(paths[0].name)
@@ -263,12 +306,12 @@ def _missing(facts: Facts, options: Options) -> Iterator[str]:
 
 
 def _takes_stall(options: Options) -> bool:
-    return not (options.blocking or options.asynchronous or options.state is not None)
+    return not (options.checkpoints or options.size is not None)
 
 
 def _keeps_saves(facts: Facts, options: Options) -> bool:
     """Whether the saves of the log are a strategy, the one in use: where no option says what they cost."""
-    is_told = options.blocking or options.state is not None
+    is_told = options.blocking or options.size is not None
     return (
         facts.stall is not None
         and not is_told

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
 from ckptbench import __version__
-from ckptbench.cli.options import (
+from ckptbench.cli.help import Grouped, Groups
+from ckptbench.cli.types import (
     A_BLOCKING,
     AN_ASYNCHRONOUS,
     BANDWIDTH,
     COUNT,
     DAYS,
     EVERY,
+    FAILURES,
+    FILE,
+    LOG,
+    MTBF,
+    NEW_FILE,
+    PARAMS,
+    PRICES,
     SIZE,
     STATES,
+    STEP,
+    TABLES,
     TIME,
 )
 from ckptbench.common.errors import DataError
 from ckptbench.common.remedies import blame
+from ckptbench.decide.state_bytes import DTYPES, OPTIMIZERS
 
 WRONG_USE = 2
-FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -52,62 +59,71 @@ def ckptbench() -> None:
     """What checkpoints cost, and how often to take them."""
 
 
-class Once(click.Command):
-    """Refuses an option that is given twice and takes one value: click would take the last one without a word."""
+class Decide(Grouped):
+    """The verb that answers."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, [*args])  # which names a wrong value first
-        _, _, order = self.make_parser(ctx).parse_args([*args])
-        for param, times in Counter(order).items():
-            if times > 1 and isinstance(param, click.Option) and not param.multiple:
-                raise click.UsageError(f"{param.opts[0]}: given {times} times: give it once", ctx)
-        return rest
+    groups: ClassVar[Groups] = {
+        "How often it fails (one of these)": ("--mtbf", "--failures", "--days", "--log", "--count", "--gpu-mtbf", "--rate"),
+        "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--gpu-hour-price"),
+        "What a save takes (--blocking, --async, both, or a file)": ("--blocking", "--async"),
+        "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
+        "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
+        "The answer": ("--save-steps", "--json", "--html", "--help"),
+    }  # fmt: skip
 
 
 # fmt: off
-@ckptbench.command(cls=Once)
-@click.option("--gpus", type=COUNT, metavar="NUMBER", help="How many train together.")
-@click.option("--mtbf", type=TIME, help="Mean time between failures of the whole job.")
-@click.option("--gpu-mtbf", type=TIME, help="The same of one GPU: that of the job, times its GPUs.")
+@ckptbench.command(cls=Decide)
+@click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together.")
+@click.option("--mtbf", type=MTBF, help="Mean time between failures of the job, 14h; or a count of them, 3/week.")
+@click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
-@click.option("--log", type=FILE, metavar="FILE", help="Your own log of failures, or a table of sacct.")
-@click.option("--count", type=STATES, help="Jobs of sacct in these states failed too: --count PREEMPTED,TIMEOUT.")
-@click.option("--failures", type=click.IntRange(0, 100_000), metavar="NUMBER", help="Your own count of failures of the job, in --days.")
-@click.option("--days", type=DAYS, help="Days in which --failures came: --failures 3 --days 7.")
-@click.option("--step", type=TIME, help="One step of the training, without checkpoints.")
-@click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for a checkpoint. Several have names: sharded=20s.")
-@click.option("--async", "asynchronous", type=AN_ASYNCHRONOUS, multiple=True, help="Training stops for the first time; the second time later the checkpoint is durable.")
-@click.option("--state", type=SIZE, help="Size of a checkpoint: with --bandwidth in place of the time to write it.")
-@click.option("--bandwidth", type=BANDWIDTH, help="How fast all GPUs together write it.")
+@click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
+@click.option("--count", type=STATES, help="Also count jobs of --log in these states: PREEMPTED,TIMEOUT.")
+@click.option("--failures", type=FAILURES, help="Failures that you counted in --days.")
+@click.option("--days", type=DAYS, help="Days of --failures: --failures 3 --days 7.")
+@click.option("--step", type=STEP, help="One step without a save: 2.5s, 1.2s/it or 0.83it/s.")
+@click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for each save. Several have names: sharded=20s.")
+@click.option("--async", "asynchronous", type=AN_ASYNCHRONOUS, multiple=True, help="Training stops for STOP; WRITE later the checkpoint is safe on storage, as in 3s+90s.")
+@click.option("--state", type=SIZE, help="Size of a checkpoint.")
+@click.option("--params", type=PARAMS, help="Number of parameters, as 7B, in place of --state.")
+@click.option("--optimizer", type=click.Choice([*OPTIMIZERS], case_sensitive=False), metavar="NAME", help=f"Of --params: adamw (default), {', '.join([*OPTIMIZERS][1:])}.")
+@click.option("--dtype", type=click.Choice([*DTYPES], case_sensitive=False), metavar="NAME", help="Of --params: bf16 (default) or fp16, with a copy in fp32; fp32; pure-bf16.")
+@click.option("--bandwidth", type=BANDWIDTH, help="How fast all GPUs together write.")
 @click.option("--rank-bandwidth", type=BANDWIDTH, help="How fast one GPU writes its part.")
-@click.option("--shared-by", type=COUNT, metavar="NUMBER", help="So many GPUs hold one copy of the state in parts: all where nothing is said (FSDP); 1: each has all of it.")
-@click.option("--write-fixed", type=TIME, help="What each write takes besides.")
+@click.option("--shared-by", type=COUNT, metavar="NUMBER", help="Over how many GPUs one copy is sharded: default all (FSDP), 1 for DDP.")
+@click.option("--write-fixed", type=TIME, help="Fixed time of each write, beside its bytes.")
 @click.option("--restart", type=TIME, help="From a failure until training goes on.")
-@click.option("--now", type=EVERY, help='The interval in use, as in 2h or "2880 steps": of the first strategy.')
-@click.option("--study", type=FOLDER, metavar="FOLDER", help="Take the costs that a study measured: its folder results/tables.")
-@click.option("--costs", type=FILE, metavar="FILE", help="Take the costs of a file like config/costs-example.yaml.")
-@click.option("--training-log", "training_logs", type=FILE, multiple=True, metavar="FILE", help="Take step and save times from a log that is there: of Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars) or Lightning (metrics.csv). Several, one for each start, are joined in time. Other options win, and say what it does not tell.")
-@click.option("--log-pattern", multiple=True, metavar="REGEX", help="Read any other log by Python's regular expressions, with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
-@click.option("--save-steps", is_flag=True, help="Print settings to copy into programs for training.")
-@click.option("--html", type=NEW_FILE, metavar="FILE", help="Write the calculator too, a page filled with the costs of --study, --costs or --training-log.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: docs/decision.md says what its keys mean.")
+@click.option("--now", type=EVERY, help='How often you save today, with the first strategy named: 2h or "2880 steps".')
+@click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
+@click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, $2.5 or 2.5 EUR: says money too.")
+@click.option("--study", type=TABLES, metavar="FOLDER", help="Costs that a study measured: its folder results.")
+@click.option("--costs", type=FILE, metavar="FILE", help="Costs in a file like config/costs-example.yaml.")
+@click.option("--training-log", "training_logs", type=LOG, multiple=True, metavar="FILE", help="Log of a training: Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars), Lightning (metrics.csv). Several, one for each start, are joined in time. Options override the log and fill its gaps.")
+@click.option("--log-pattern", multiple=True, metavar="REGEX", help="For any other log: Python's regular expressions with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
+@click.option("--save-steps", is_flag=True, help="Print the setting to copy into your program.")
+@click.option("--html", type=NEW_FILE, metavar="FILE", help="Also write the calculator, a page filled with --study, --costs or --training-log.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; docs/decision.md explains its keys.")
 def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.
 
-    A time is written with its unit: 90s, 8 min, 2h, 14 hours. So are a size (98GB, 512 GiB) and a bandwidth (1.6GB/s).
+    Write a unit behind each number: 90s, 8 min, 2h, 1-02:00:00; 98GB, 512 GiB; 1.6GB/s.
 
     \b
     ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\
         --blocking 60s --async 3s+90s --restart 8min --now 2h
     """
+    from ckptbench.cli.checks import check
     from ckptbench.cli.options import Options
 
     if save_steps and as_json:
         raise click.UsageError("--save-steps and --json: give one of them")
     parsed = Options(**options)
-    parsed.check()
+    check(parsed)
     if html is not None and not parsed.is_of_tables:
         raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")
+    if html is not None and parsed.limit is not None:
+        raise click.UsageError("--html and --limit: the calculator knows no time limit: give one of them")
     if parsed.is_of_tables:
         from ckptbench.cli.tables import answer_from_tables, page_of_tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,9 @@ from ckptbench.decide.projection import projected, projection
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.interval import Interval
+
+if TYPE_CHECKING:
+    from ckptbench.decide.limit import Limit
 
 Floats = NDArray[np.float64]
 Costs = TypeVar("Costs", Saving, Recovering, GlobalTier)
@@ -117,9 +120,12 @@ class _Case:
     """Without the range that is fine."""
     estimate: Best
     """Of the estimate alone, with that range, at this rate and at `RATE_FACTORS` times it: shape (3,)."""
+    limit: Limit | None
 
     @classmethod
-    def of(cls, row: Row, rate: FailureRate, gpus: int, choices: DecisionSection) -> _Case:
+    def of(
+        cls, row: Row, rate: FailureRate, gpus: int, choices: DecisionSection, limit: Limit | None
+    ) -> _Case:
         row = projected(row, gpus)
         slower, saving = sampling.slower(row), sampling.saving(row)
         step_s = slower * sampling.step_s(row)
@@ -146,6 +152,7 @@ class _Case:
                 global_tier=global_tier,
                 slower=slower,
                 fine=False,
+                limit=limit,
             ),
             estimate=best(
                 _estimate(saving),
@@ -154,7 +161,9 @@ class _Case:
                 step_s=step_s[0],
                 global_tier=global_tier and _estimate(global_tier),
                 slower=slower[0],
+                limit=limit,
             ),
+            limit=limit,
         )
 
     @property
@@ -173,19 +182,27 @@ class _Case:
 
     def goodput(self, interval_s: Floats) -> Floats:
         of_steps = goodput(
-            interval_s, self.saving, self.recovering, self.failures_per_s, self.global_tier
+            interval_s,
+            self.saving,
+            self.recovering,
+            self.failures_per_s,
+            self.global_tier,
+            limit=self.limit,
         )
         return np.asarray(of_steps / self.slower, np.float64)
 
 
 def advice(
-    costs: pd.DataFrame, rates: Iterable[FailureRate], choices: DecisionSection
+    costs: pd.DataFrame,
+    rates: Iterable[FailureRate],
+    choices: DecisionSection,
+    limit: Limit | None = None,
 ) -> pd.DataFrame:
-    """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen."""
+    """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen. `limit` is that of a job."""
     return ADVICE.rows(
         {**case.key, **_advice(case), **winning}
         for rate in rates
-        for cases in _together(costs, rate, choices, lambda ranks: choices.gpus)
+        for cases in _together(costs, rate, choices, lambda ranks: choices.gpus, limit)
         for case, winning in zip(cases, _winning(cases), strict=True)
     )
 
@@ -218,13 +235,17 @@ def _doubles(ranks: int) -> Sequence[int]:
 
 
 def _together(
-    costs: pd.DataFrame, rate: FailureRate, choices: DecisionSection, numbers: Any
+    costs: pd.DataFrame,
+    rate: FailureRate,
+    choices: DecisionSection,
+    numbers: Any,
+    limit: Limit | None = None,
 ) -> Iterator[list[_Case]]:
     """The cases of one system and number of GPUs, which are compared with one another."""
     for system, rows in groups(costs, SYSTEM) if len(costs) else ():
         ranks = int(system["ranks"])
         for gpus in (ranks, *(number for number in numbers(ranks) if number > ranks)):
-            yield [_Case.of(row, rate, gpus, choices) for row in records(rows)]
+            yield [_Case.of(row, rate, gpus, choices, limit) for row in records(rows)]
 
 
 def _winning(cases: Sequence[_Case]) -> list[Row]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from ckptbench.common.errors import DataError
-from ckptbench.decide.exposure import OUTSIDE, Exposure, FailureCount
+from ckptbench.decide.exposure import ENDS, OUTSIDE, Exposure, FailureCount
 from ckptbench.decide.failure_file import FailureFile
-from ckptbench.decide.log_table import LogTable, read_table
+from ckptbench.decide.log_table import CORRECT, LogTable, read_table
 from ckptbench.decide.sacct import ASK, is_of_jobs, read_jobs
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.matrix.shown import show
@@ -25,7 +25,8 @@ SHOWN_NAMES = 5
 
 def count_failures(path: Path, file: FailureFile) -> FailureCount:
     """The failures of a log. Raises DataError with the first line that is wrong, and what to do."""
-    table = read_table(path, file.column or COLUMN)
+    remedy = CORRECT if file.log else "name another file"
+    table = read_table(path, file.column or COLUMN, remedy)
     watched = (read_jobs if is_of_jobs(table) else _read_list)(table, file)
     if watched.clock_s[-1] - watched.clock_s[0] > LONGEST_S:
         raise DataError(f"{path}: it lasts more than 50 years: write all times in the same way, with `from` and `to` in seconds or as dates")  # fmt: skip
@@ -44,6 +45,7 @@ def _read_list(table: LogTable, file: FailureFile) -> Exposure:
     if table.names[0].startswith(("{", "[")):
         raise DataError(f"{table.path}: line {table.first}: this is JSON, not a table: print the jobs by {ASK}")  # fmt: skip
     if not table.has(column):
+        _check_names(table)
         more = len(table.names) - SHOWN_NAMES
         named = ", ".join(map(show, table.names[:SHOWN_NAMES])) + f" and {more} more" * (more > 0)
         raise DataError(
@@ -65,3 +67,12 @@ def _read_list(table: LogTable, file: FailureFile) -> Exposure:
     clock_s = np.array([begin, at_s.max() if file.end is None else file.end])
     gpu_hours = (clock_s - begin) * file.gpus / SECONDS_PER_HOUR
     return Exposure(np.array([*at_s]), clock_s, gpu_hours, doubts=doubts)
+
+
+def _check_names(table: LogTable) -> None:
+    """Raises DataError for a table of sacct that is one in part."""
+    where = f"{table.path}: line {table.first}"
+    if not {name.upper() for name in table.names}.isdisjoint(ENDS):
+        raise DataError(f"{where}: this is a job, not the names of the columns: leave out --noheader, as in {ASK}")  # fmt: skip
+    if "JobID" in table.names[0]:
+        raise DataError(f"{where}: the columns of this table of sacct cannot be told apart: print it by {ASK}")  # fmt: skip

@@ -86,21 +86,22 @@ def _known(name: str) -> str:
     return ALIASES.get(name.lower(), name.lower())
 
 
-def read_table(path: Path, column: str) -> LogTable:
-    """Without empty lines, lines that begin with #, and names that are repeated where files were joined. `column` is that of a list without names.
+def read_table(path: Path, column: str, remedy: str = CORRECT) -> LogTable:
+    """Without empty lines, lines that begin with #, a command line before the table, and names that are repeated where files were joined. `column` is that of a
+    list without names, `remedy` what to do about a file that cannot be read.
 
     Raises DataError where it cannot be read or is empty.
     """
     try:
-        lines = read_regular(path).decode("utf-8-sig").splitlines()
+        lines = _without_command(read_regular(path).decode("utf-8-sig").splitlines())
         rows = {number: cells for number, cells in _cells(lines) if any(cells) and cells[0][:1] != "#"}  # fmt: skip
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read: {blame(error, path, CORRECT, reading=True)}"
+            f"{path}: cannot be read: {blame(error, path, remedy, reading=True)}"
         ) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
-            f"{path}: cannot be read as CSV in UTF-8: {error}; correct it, or {CORRECT}"
+            f"{path}: cannot be read as CSV in UTF-8: {error}; correct it, or {remedy}"
         ) from None
     if not rows:
         raise DataError(f"{path}: it is empty: begin it with a line of names")
@@ -120,8 +121,17 @@ def read_table(path: Path, column: str) -> LogTable:
     table = LogTable(path, first, names, frame.loc[:, ~frame.columns.duplicated()])
     if table.has("State"):
         wrong = {line: len(cells) for line, cells in rows.items() if len(cells) < width or any(cells[width:])}  # fmt: skip
-        table.faults = {line: f"it has {number} columns for {width} names: complete it, or leave out a column in which a cell holds a separator" for line, number in wrong.items()}  # fmt: skip
+        how = "complete it, or leave out a column in which a cell holds a separator"
+        if table.has("AllocTRES") and "|" not in lines[first - 1]:
+            how = "AllocTRES has commas: print the jobs with --parsable2"
+        table.faults = {line: f"it has {number} columns for {width} names: {how}" for line, number in wrong.items()}  # fmt: skip
     return table
+
+
+def _without_command(lines: list[str]) -> list[str]:
+    """With the line of the shell left empty that was copied with sacct's table."""
+    is_command = lines and re.match(r"(.*[$%>#]\s+)?sacct\s", lines[0])
+    return ["", *lines[1:]] if is_command else lines
 
 
 def _cells(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide import formulas
 from ckptbench.decide.formulas import Floats
+
+if TYPE_CHECKING:
+    from ckptbench.decide.limit import Limit
 
 Steps = NDArray[np.float64]
 """Whole numbers. They are floats, as some are beyond all integers where nothing fails."""
@@ -70,6 +74,17 @@ class GlobalTier:
     down_s: Floats
     """As `Recovering.down_s`, where the version comes from the second level."""
 
+    def as_one(self, local: Saving) -> Saving:
+        """What a version of this level costs with all of the first level before it, which a job leaves behind at its end."""
+        between_s = (self.every - 1) * local.stall_s
+        slower_s = (self.every - 1) * local.slowdown_s
+        durable_s = np.maximum(local.durable_s, self.saving.durable_s)
+        return Saving(
+            stall_s=between_s + local.stall_s + self.saving.stall_s,
+            durable_s=between_s + slower_s + durable_s,
+            slowdown_s=slower_s + local.slowdown_s + self.saving.slowdown_s,
+        )
+
 
 ONE_LEVEL = GlobalTier(saving=Saving(stall_s=0.0, durable_s=0.0), every=1, needed=0.0, down_s=0.0)
 
@@ -80,16 +95,22 @@ def goodput(
     recovering: Recovering,
     failures_per_s: Floats,
     global_tier: GlobalTier | None = None,
+    *,
+    limit: Limit | None = None,
 ) -> NDArray[np.float64]:
     """The useful part of the time, between 0 and 1: time that training without checkpoints and failures would take too."""
     second = ONE_LEVEL if global_tier is None else global_tier
-    return np.asarray(
+    useful = np.asarray(
         formulas.goodput(
             interval_s, failures_per_s, saving.stall_s, saving.durable_s, saving.slowdown_s,
             recovering.down_s, recovering.survived, recovering.pause_s,
             second.every, second.needed, second.saving.stall_s, second.saving.durable_s, second.saving.slowdown_s, second.down_s,
         )
     )  # fmt: skip
+    if limit is None:
+        return useful
+    left = saving if global_tier is None else global_tier.as_one(saving)
+    return limit.leaves(useful, second.every * interval_s, left, recovering, failures_per_s)
 
 
 def restarts_alone(
@@ -137,6 +158,7 @@ def best(
     global_tier: GlobalTier | None = None,
     fine: bool = True,
     slower: Floats = 1.0,
+    limit: Limit | None = None,
 ) -> Best:
     """The best number of steps between two checkpoints, found numerically. All inputs are broadcast to one shape.
 
@@ -146,7 +168,9 @@ def best(
     step_s = np.asarray(step_s, np.float64)
 
     def of(steps: Steps) -> NDArray[np.float64]:
-        useful = goodput(steps * step_s, saving, recovering, failures_per_s, global_tier)
+        useful = goodput(
+            steps * step_s, saving, recovering, failures_per_s, global_tier, limit=limit
+        )
         return np.asarray(useful / slower)
 
     last = np.asarray(_last(recovering, failures_per_s, step_s))
@@ -154,6 +178,8 @@ def best(
     steps = _highest(of, last)
     highest = of(steps)
     restarts = restarts_alone(recovering, failures_per_s, global_tier) / slower
+    if limit is not None:
+        restarts = limit.restarts_alone(restarts, recovering, failures_per_s)
     enough = np.broadcast_to(formulas.fine_goodput(highest, restarts), last.shape)
     has_fine = np.asarray(highest >= formulas.LEAST_FINE)
     unknown = np.full(last.shape, np.nan)

@@ -7,8 +7,10 @@ to be the same at any number of GPUs, so N of them fail N times as often as one;
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -119,13 +121,23 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
     """The rate of a file, or a published one by its name. Raises ConfigError or DataError with the file, the place in it and what to do."""
     path = Path(path_or_name)
     if path.suffix != ".yaml":
-        path = published() / f"{path_or_name}.yaml"
-        names = [each.stem for each in sorted(published().glob("*.yaml"))]
-        if str(path_or_name) not in names:
-            raise ConfigError(
-                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log"
+        files = {_letters(each.stem): each for each in sorted(published().glob("*.yaml"))}
+        name = _letters(str(path_or_name))
+        if name not in files:
+            names = [each.stem for each in files.values()]
+            near = "".join(
+                f"; did you mean {files[each].stem}?" for each in get_close_matches(name, files, 1)
             )
+            raise ConfigError(
+                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log{near}"
+            )
+        path = files[name]
     return _rate_of(path.stem, *read_failure_file(path))
+
+
+def _letters(name: str) -> str:
+    """`llama3` of `Llama 3`."""
+    return re.sub(r"[\W_]", "", name.lower())
 
 
 def read_log(path: Path, **options: object) -> FailureRate:

@@ -85,7 +85,11 @@ def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
     end_column, is_given = file.column or "End", _given(file) is not None
     needed = ("State", end_column, *(() if is_given else ("Elapsed", "AllocTRES")))
     if missing := [name for name in needed if not table.has(name)]:
-        other = "" if is_given else ", or give gpus, from and to in a YAML file"
+        other = (
+            ""
+            if is_given
+            else ", or give gpus, from and to in a YAML file, as config/failures/example has"
+        )
         raise DataError(
             f"{table.path}: line {table.first}: there is no column {' and no column '.join(missing)}: ask for them by {ASK}{other}"
         )

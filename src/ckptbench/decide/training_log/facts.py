@@ -73,7 +73,7 @@ def facts_of(log: Log) -> Facts:
         step = Estimate(log.step_s, UNKNOWN)
     stall, has_aside = _stall(run, step, log)
     background = any(event.background for event in log.events)
-    interval = _interval(saves) or log.interval
+    interval = _interval(saves, run.unseen) or log.interval
     return Facts(
         name=log.form.name,
         steps=run.steps,
@@ -182,9 +182,13 @@ def _slowdown(run: Run, step_s: float) -> Estimate | None:
     return lost if lost and lost.interval.lo > SURELY * lost.value else None
 
 
-def _interval(saves: Sequence[int]) -> int | None:
-    """The usual gap: lines between which saves lie may be some steps apart. None of fewer than two saves."""
-    gaps = [after - before for before, after in pairwise(saves) if after >= before]
+def _interval(saves: Sequence[int], unseen: Sequence[int]) -> int | None:
+    """The usual gap: lines between which saves lie may be some steps apart. Steps that no log has may have had saves. None of fewer than two saves."""
+    gaps = [
+        after - before
+        for before, after in pairwise(saves)
+        if after >= before and not any(before <= step < after for step in unseen)
+    ]
     if not any(gaps):
         return None
     usual = median(gap for gap in gaps if gap)

@@ -45,6 +45,10 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
         if log.has_steps:
             return log
     lines = [*lines_of(content)]
+    if lines and re.match(r".*\bJobID\b.*\bState\b", lines[0]):
+        raise DataError(f"{path}: this is a table of jobs of Slurm: give it by --log")
+    if content.lstrip().startswith(b"{") and b'"global_step"' in content:
+        raise DataError(f"{path}: this is a trainer_state.json without steps in its log_history: name that of the last checkpoint, or what the training printed")  # fmt: skip
     none = f"{path}: none of its {len(lines):,} lines tells of a step"
     first = f"the first line is {show(next((line.strip() for line in lines if line.strip()), ''))}"
     looks = _suggestion(lines)

@@ -11,6 +11,9 @@ from ckptbench.decide.training_log.events import Event
 SEVERAL = 0.25
 """Where the steps of more than this part of the lines do not rise, several ranks write into the log."""
 
+FAR = 2
+"""A start that goes on by more than so many times the steps between two lines has left steps out."""
+
 
 @dataclass(slots=True)
 class Window:
@@ -49,6 +52,8 @@ class Run:
         """Of the timed ones: how long training stood still for each."""
         self.finished: list[float] = []
         """Seconds from the beginning of a save until the program says that it is finished."""
+        self.unseen: list[int] = []
+        """The last steps before a start that goes on much later: the log of the start between them is missing."""
         steps = [event.step or 0 for event in events if event.kind == "step"]
         self._several = sum(b <= a for a, b in pairwise(steps)) > SEVERAL * len(steps)
         self._before: Event | None = None
@@ -84,6 +89,8 @@ class Run:
         before, window = self._before, self._window
         last = (before.step or 0) if before else step + 1
         if step < last and not (before and self._several):
+            if self.windows and step - self._step > FAR * max(each.steps for each in self.windows):
+                self.unseen.append(self._step)
             self._window, self._began_s = Window(), {}
             self._starts += 1
         # A bar is printed once more after a save.

@@ -19,6 +19,7 @@ TIMES: Mapping[str, float] = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), SECONDS_PER_HOUR),
     **dict.fromkeys(("d", "day", "days"), SECONDS_PER_DAY),
     **dict.fromkeys(("w", "week", "weeks"), 7 * SECONDS_PER_DAY),
+    **dict.fromkeys(("month", "months"), 365.25 / 12 * SECONDS_PER_DAY),
     **dict.fromkeys(("y", "year", "years"), 365.25 * SECONDS_PER_DAY),
 }
 """Units of time that are read, in seconds."""
@@ -29,10 +30,11 @@ _SIZES: Mapping[str, float] = {
     **{f"{letter}B": 1000.0**power for power, letter in enumerate("MGTP", 2)},
     **{f"{letter}iB": 1024.0**power for power, letter in enumerate("KMGTP", 1)},
 }
-SIZES = {**_SIZES, **{name.lower(): size for name, size in _SIZES.items()}}
-"""Units of size that are read, in bytes. `Gb` is none: it may mean bits."""
+_OF_DU: Mapping[str, float] = {letter: 1024.0**power for power, letter in enumerate("KMGTP", 1)}
+SIZES = {**_SIZES, **{name.lower(): size for name, size in _SIZES.items()}, **_OF_DU}
+"""Units of size that are read, in bytes. `98G` is what `du -h` prints for 98 GiB. `Gb` is none: it may mean bits."""
 BANDWIDTHS: Mapping[str, float] = {
-    **{f"{name}/s": size for name, size in _SIZES.items()},
+    **{f"{name}{end}": size for name, size in _SIZES.items() for end in ("/s", "ps")},
     **{f"{letter}bit/s": 1000.0**power / 8 for power, letter in enumerate("MGT", 2)},
 }
 """Units of bandwidth that are read, in bytes in a second. `gb/s` is none: it may mean bits."""
@@ -197,6 +199,18 @@ def size(number_of_bytes: float) -> str:
             return f"{_digits(number, _last_digit(number, 3))} {name}"
     number = round(number_of_bytes)
     return f"{number} {'byte' if number == 1 else 'bytes'}"
+
+
+def percent_of(part: float, sign: str = "") -> str:
+    """`3.2 %`, `120 %`, of a part: two digits, and all of a whole number. `sign` is "+" where a gain needs one."""
+    number = 100 * part
+    text = f"{number:{sign}.2g}" if abs(number) < 99.5 else f"{number:{sign},.0f}"
+    return f"{text} %".replace("-", "\N{MINUS SIGN}")
+
+
+def more(ratio: float) -> str:
+    """`+0.11 %`, `+149 %`: what is written beyond what must be, in percent of it."""
+    return percent_of(ratio - 1, "+")
 
 
 def plain(number: float) -> str:

@@ -224,10 +224,9 @@ def _crowded(tables: Tables) -> Iterator[str]:
 
 
 def _added(overhead: pd.DataFrame) -> Iterator[str]:
-    """The least and the largest overhead that were measured."""
-    known = with_hardware(overhead[overhead["overhead"].notna()]).sort_values(
-        "overhead", kind="stable"
-    )
+    """The least and the largest overhead. What may be none, as zero lies in its interval or it has no interval, is no finding."""
+    is_told = (overhead["overhead_lo"] > 0) | (overhead["overhead_hi"] < 0)
+    known = with_hardware(overhead[is_told]).sort_values("overhead", kind="stable")
     if known.empty:
         return
     names = ["framework", *varying(known, ["model", "dataset", "batch_size", "hardware", "strategy"]), "ranks", *varying(known, ["interval"])]  # fmt: skip

@@ -16,7 +16,7 @@ from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
 from ckptbench.decide.units import HOURS_PER_DAY
 from ckptbench.matrix.registry import RESTART
-from ckptbench.report.answer import remarks
+from ckptbench.report.answer import remarks, sizes
 from ckptbench.report.answer.labels import describe
 from ckptbench.report.answer.quantities import (
     PERCENT,
@@ -78,11 +78,16 @@ def study_text(tables: Tables, folder: str = FOLDER, config: str = "") -> str:
 
     `folder` is the place of the tables, as a reader would type it; `config` says of which config they are.
     """
-    return text(screen(tables, folder, config))
+    return text(answer(tables, folder, config))
+
+
+def answer(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
+    """The same before it is laid out. What a study does not ask, its answer leaves out."""
+    return (sizes.screen if sizes.is_asked(tables) else screen)(tables, folder, config)
 
 
 def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
-    """The same before it is laid out."""
+    """How often to checkpoint."""
     rows, said = shown(tables), (config,) if config else ()
     if rows.empty:
         return Screen(

@@ -22,13 +22,25 @@ if TYPE_CHECKING:
     from ckptbench.report.figures.kit.panels import PaperFigure
 
 
+SYSTEM = ("framework", "model", "dataset", "ranks", "batch_size", "epochs", "optimizer", "precision", "accelerator")  # fmt: skip
+"""Fields of a cell in which the runs of both modes are equal."""
+
+
+def _in_both_modes(cells: Collection[Cell]) -> int:
+    """How many systems run in deterministic mode and in default mode too. The cost of one is a sentence, and no figure."""
+    modes = ({_system(cell) for cell in cells if cell.deterministic is on} for on in (True, False))
+    return len(set.intersection(*modes))
+
+
+def _system(cell: Cell) -> tuple[object, ...]:
+    return tuple(getattr(cell, field) for field in SYSTEM)
+
+
 OF: Mapping[str, Callable[[Cell], bool]] = {
     "every run": lambda cell: True,
     "undisturbed runs": lambda cell: cell.is_undisturbed,
     "timed checkpoints": lambda cell: cell.is_undisturbed and not cell.is_baseline,
-    "deterministic baselines": lambda cell: (
-        cell.deterministic and cell.is_baseline and cell.is_undisturbed
-    ),
+    "baselines": lambda cell: cell.is_baseline and cell.is_undisturbed,
     "compared runs": lambda cell: cell.is_compared,
     "killed runs": lambda cell: cell.is_killed,
     "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
@@ -38,8 +50,17 @@ NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {
     "any": lambda cells: True,
     "several strategies": lambda cells: len({cell.strategy for cell in cells}) > 1,
     "three numbers of ranks": lambda cells: len({cell.ranks for cell in cells}) > 2,
+    "several systems in both modes": lambda cells: _in_both_modes(cells) > 1,
 }
 """Whether these cells, of which there is at least one, are enough for a figure, by the words of its `needs`."""
+ABOUT: Mapping[str, str] = {
+    "cost": "What a checkpoint costs",
+    "size": "Size and format",
+    "restart": "Restarts",
+    "failure": "Failures",
+    "decision": "The decision",
+}
+"""The chapters in which readers meet the figures, in their order, by the words of `about`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +71,7 @@ class FigureEntry:
     title: str
     tables: tuple[str, ...]
     """Names of tables, `results/tables/<name>.parquet`; `provenance` is for the caption."""
+    about: str
     of: str = "every run"
     needs: str = "any"
 
@@ -65,11 +87,12 @@ class FigureEntry:
     def draw(self, tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         """The figure, in the style of the paper. `tables` holds at least `self.tables`."""
         from ckptbench.report.figures.kit.style import paper
+        from ckptbench.report.figures.kit.words import worded
 
         function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
         function = importlib.import_module(f"ckptbench.report.figures.{self.module}").draw
         with paper({name: tables[name] for name in self.tables}):
-            return function(tables)
+            return function(worded(tables))
 
 
 _FIGURE = re.compile(r"^FIGURE = (\{.*?\})$", re.MULTILINE | re.DOTALL)
@@ -81,8 +104,15 @@ def _entry(module: Path) -> Iterable[FigureEntry]:
         yield FigureEntry(module.stem, **ast.literal_eval(found[1]))
 
 
+def _in_order(entries: Iterable[FigureEntry]) -> Iterable[FigureEntry]:
+    chapters = list(ABOUT)
+    return sorted(entries, key=lambda entry: (chapters.index(entry.about), entry.module))
+
+
 FIGURES: dict[str, FigureEntry] = {
     entry.module: entry
-    for module in sorted(Path(__file__).parent.glob("*.py"))
-    for entry in _entry(module)
+    for entry in _in_order(
+        entry for module in Path(__file__).parent.glob("*.py") for entry in _entry(module)
+    )
 }
+"""In the order in which they are read."""

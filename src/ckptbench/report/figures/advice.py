@@ -1,96 +1,103 @@
-"""The time that is lost against the interval: a panel for each training and number of GPUs, with the best interval and the one in use."""
+"""How often to checkpoint: for each setup the intervals that are fine, the best one and the one in use, and what these lose."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide.inputs import GIVEN
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.setups import of_most_ranks
-from ckptbench.report.figures.kit.axes import durations
-from ckptbench.report.figures.kit.decided import (
-    LEAST,
-    NONE,
-    Looks,
-    caption,
-    curves_of,
-    draw_band,
-    foremost,
-    handles,
-    looks,
-    lost,
-)
+from ckptbench.report.figures.kit.axes import durations, logarithmic
+from ckptbench.report.figures.kit.decided import LEAST, NONE, caption, curves_of, foremost
 from ckptbench.report.figures.kit.panels import (
+    LINE_IN,
+    PANEL_EDGES_IN,
     PaperFigure,
     entry,
+    folded,
     legend,
     nothing_to_show,
-    small_multiples,
 )
+from ckptbench.report.figures.kit.style import INK, PAGE_IN, look
 
 FIGURE = {
     "title": "How often to checkpoint",
-    "tables": ("goodput_curves", "advice", "failure_rates", "decision_costs"),
+    "tables": ("advice", "goodput_curves", "failure_rates", "decision_costs"),
     "of": "timed checkpoints",
+    "about": "decision",
 }
 READING = (
-    "part of the time that is lost to checkpoints and failures, against the time between two checkpoints, where failures come as in {rate}."
-    " Bands are 95 % intervals of the costs and of the failure rate. Thick: loses at most a fifth more than the best interval,"
-    " restarts aside, and at most one point"
+    "left: the time between two checkpoints. Bar: fine, which loses at most a fifth more than the best interval, restarts aside, and at most one point; no bar"
+    " where the best one loses more than half. Right: part of the time that is lost to checkpoints and failures at the best interval and at the one in use,"
+    " where failures come as in {rate}. Thin lines are 95 % intervals of the costs and of the failure rate"
 )
-KEY = (*SYSTEM, "strategy", "format", "recovery")
-PANEL_IN = 1.4
-ACROSS = 3
-BEYOND = 10
-"""A panel shows losses up to so many times the largest best one, and those of the intervals in use."""
-MARKS: dict[str, dict[str, Any]] = {
-    "best interval": {"marker": "o", "markersize": 4.5},
-    "interval in use": {
-        "marker": "X",
-        "markersize": 5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.4,
-    },
-}
-FINE: dict[str, Any] = {"linewidth": 3.5, "alpha": 0.35, "solid_capstyle": "butt"}
+KEY = (*SYSTEM, "strategy", "format", "recovery", "gpus")
+MOST = 8
+"""How many rows a panel has. The table has the rest."""
+ROW_IN = 0.17
+FINE = 0.55
+"""Height of the bar of intervals that are fine, as a part of its row."""
+FINE_ALPHA = 0.35
+MARKS = {"best": "o", "in_use": "X"}
+NAMES = {"best": "best interval", "in_use": "interval in use"}
+FARTHEST = 10
+"""Intervals of what is drawn make an axis reach so many times as far as the values, and no farther."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
-    """From the tables `goodput_curves`, `advice`, `failure_rates` and `decision_costs`."""
+    """From the tables `advice`, `goodput_curves`, `failure_rates` and `decision_costs`."""
     if tables["goodput_curves"].empty:
         return nothing_to_show(NONE)
-    curves = of_most_ranks(curves_of(tables["goodput_curves"]))
-    names = foremost(curves)
-    named = curves.drop_duplicates([*KEY, "gpus"])[[*KEY, "gpus", "facet", "series"]]
-    found = _found(tables["advice"], curves["rate"].iloc[0]).merge(named, on=[*KEY, "gpus"])
-    styles = looks(names)
-    shown = curves[curves["series"].isin(names)]
+    rows = of_most_ranks(curves_of(_found(tables)))
+    names = foremost(rows, MOST)
+    shown = rows[rows["series"].isin(names)]
     panels = [own for _, of in shown.groupby("facet", sort=False) for _, own in of.groupby("gpus")]
-    text = caption(READING, curves, len(names), "goodput_curves", tables)
-    figure, drawn = small_multiples([_title(own) for own in panels], PANEL_IN, text, across=ACROSS)
-    for axes, own in zip(drawn, panels, strict=True):
-        here = found[found["series"].isin(names)].merge(own[["facet", "gpus"]].drop_duplicates())
-        _draw_panel(axes, own, here, styles)
-        axes.set_xlabel("Interval")
-    marks = [entry(name, linestyle="", **look) for name, look in MARKS.items()]
-    legend(figure, [*handles(styles), *marks, entry("fine", **FINE)])
+    text = caption(READING, rows, len(names), "advice", tables)
+    titles = [_title(own) for own in panels]
+    lines = [sum(label.count("\n") + 1 for label in own["series"].map(folded)) for own in panels]
+    edges_in = [PANEL_EDGES_IN + LINE_IN * title.count("\n") for title in titles]
+    height_in = ROW_IN * sum(lines) + sum(edges_in) + LINE_IN
+    figure = PaperFigure(PAGE_IN, height_in, text)
+    grid = figure.subplots(len(panels), 2, squeeze=False, height_ratios=lines, width_ratios=(3, 2))
+    for (times, losses), own, title in zip(grid, panels, titles, strict=True):
+        times.set_title(title)
+        _draw_panel(times, losses, own.assign(y=range(len(own))))
+        durations(times.xaxis, _reach(shown, "minutes"))
+        logarithmic(losses.xaxis, _reach(shown, "loss"))
+    for axes, name in zip(grid[-1], ("Interval", "Time lost (%)"), strict=True):
+        axes.set_xlabel(name)
+    marks = [entry(NAMES[name], linestyle="", marker=mark) for name, mark in MARKS.items()]
+    legend(figure, [Patch(facecolor=INK, alpha=FINE_ALPHA, label="fine"), *marks])
     return figure
 
 
-def _found(advice: pd.DataFrame, rate: str) -> pd.DataFrame:
-    """Of the setups that have curves (others have no `p_best`): minutes and loss of the best interval and of the one in use."""
+def _found(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The setups that have curves (others have no `p_best`), at the failure rate that was chosen: of both intervals minutes and loss."""
+    advice, rate = tables["advice"], tables["goodput_curves"]["rate"].iloc[0]
     rows = advice[advice["rate"].eq(rate) & advice["p_best"].notna()]
-    return rows.assign(
-        in_use_minutes=rows["best_minutes"] / rows["best_steps"] * rows["in_use_steps"],
-        best_loss=(100 * (1 - rows["goodput"])).clip(lower=LEAST),
-        in_use_loss=(100 * (1 - rows["goodput_in_use"])).clip(lower=LEAST),
-    )
+    lost = {
+        f"{which}_loss{end}": (100 * (1 - rows[f"{column}{of}"])).clip(lower=LEAST)
+        for which, column in (("best", "goodput"), ("in_use", "goodput_in_use"))
+        for end, of in (("", ""), ("_lo", "_hi"), ("_hi", "_lo"))
+    }
+    in_use = rows["best_minutes"] / rows["best_steps"] * rows["in_use_steps"]
+    return rows.assign(in_use_minutes=in_use, **lost)
+
+
+def _reach(rows: pd.DataFrame, quantity: str) -> list[float]:
+    """The values, and the ends of their intervals as far as these may stretch an axis."""
+    known = rows[[f"{which}_{quantity}" for which in MARKS]].to_numpy(float).ravel()
+    ends = [f"best_{quantity}_lo", f"best_{quantity}_hi"]
+    ends += ["fine_from_minutes", "fine_to_minutes"] if quantity == "minutes" else []
+    values = pd.Series(known).dropna()
+    least, most = values.min() / FARTHEST, values.max() * FARTHEST
+    return [*values, *rows[ends].stack().clip(least, most)]
 
 
 def _title(rows: pd.DataFrame) -> str:
@@ -106,29 +113,19 @@ def _title(rows: pd.DataFrame) -> str:
     return f"{facet}\n{title}" if facet else title
 
 
-def _draw_panel(axes: Axes, rows: pd.DataFrame, found: pd.DataFrame, styles: Looks) -> None:
-    losses = [*found["best_loss"], *found["in_use_loss"].dropna()]
-    minutes = [*found["best_minutes"], *found["in_use_minutes"].dropna()]
-    most = max(BEYOND * found["best_loss"].max(), *losses)
-    for name, look in styles.items():
-        curve = rows[rows["series"] == name].sort_values("interval_minutes")
-        if len(curve):
-            _draw_curve(axes, curve, found[found["series"] == name], look)
-    near = rows[rows["loss"] <= most]
-    lost(axes, [*losses, *near["loss"]])
-    durations(axes.xaxis, [*minutes, *near["interval_minutes"]])
-
-
-def _draw_curve(
-    axes: Axes, curve: pd.DataFrame, found: pd.DataFrame, look: Mapping[str, Any]
-) -> None:
-    color = look["color"]
-    draw_band(axes, curve, "interval_minutes", color)
-    minutes = curve["interval_minutes"]
-    axes.plot(minutes, curve["loss"], **look)
-    for row in records(found):
-        fine = curve[minutes.between(row["fine_from_minutes"], row["fine_to_minutes"])]
-        axes.plot(fine["interval_minutes"], fine["loss"], color=color, gid="fine", **FINE)
-        for mark, which in zip(MARKS, ("best", "in_use"), strict=True):
-            place = [row[f"{which}_minutes"]], [row[f"{which}_loss"]]
-            axes.plot(*place, color=color, linestyle="", gid=mark, zorder=4, **MARKS[mark])
+def _draw_panel(times: Axes, losses: Axes, rows: pd.DataFrame) -> None:
+    for row in records(rows):
+        color, y = look(row["framework"]).color, row["y"]
+        width = row["fine_to_minutes"] - row["fine_from_minutes"]
+        if width >= 0:
+            times.barh(y, width, FINE, row["fine_from_minutes"], color=color, alpha=FINE_ALPHA, gid="fine")  # fmt: skip
+        for axes, quantity in ((times, "minutes"), (losses, "loss")):
+            low, high = (row[f"best_{quantity}_{end}"] for end in ("lo", "hi"))
+            axes.hlines(y, low, high, colors=color, linewidth=0.8, gid="best interval")
+            for which, mark in MARKS.items():
+                axes.plot(row[f"{which}_{quantity}"], y, mark, color=color, markeredgecolor="white", markeredgewidth=0.4, markersize=5, zorder=4, gid=which)  # fmt: skip
+    for axes, names in ((times, list(rows["series"].map(folded))), (losses, [""] * len(rows))):
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), names)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")

@@ -31,6 +31,7 @@ FIGURE = {
     "title": "Resumed training against uninterrupted",
     "tables": ("steps", "epochs", "evaluations", "resume_proof", "restore", "provenance"),
     "of": "compared runs",
+    "about": "restart",
 }
 READING = (
     "Lines are means over repeats (of resumed runs over kinds of kills too), bands reach from the smallest"
@@ -51,6 +52,7 @@ QUANTITIES = {
     "test_perplexity": ("Test perplexity", 1),
 }
 """Each with the name of its axis and the factor between the two."""
+_QUALITIES = ["test_accuracy", "test_perplexity"]
 PANEL_IN = 1.1
 MARKERS = 6
 """About how many markers a line gets."""
@@ -70,13 +72,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     text = caption(shown, tables["provenance"], reading, (*proofs.SETTING, "ranks"))
     known = _curves(tables, shown)
     groups = [runs for _, runs in shown.groupby(["title", "deterministic"], sort=False)]
-    titles = [title for runs in groups for title in (_title(runs), "")]
-    across = 2 if len(groups) % 2 else 4  # both panels of a pair are in one line
+    kept = _QUALITIES if known[_QUALITIES].notna().any(axis=None) else []
+    each = 1 + bool(kept)  # the loss, and beside it the accuracy, where any is known
+    titles = [title for runs in groups for title in (_title(runs), "")[:each]]
+    across = 2 if len(groups) % 2 else 2 * each  # both panels of a pair are in one line
     figure, panels = small_multiples(titles, PANEL_IN, text, across=across)
     first: dict[str, Axes] = {}
     for place, axes in enumerate(panels):
-        runs = groups[place // 2]
-        quantity = _quality(runs) if place % 2 else "training_loss"
+        runs = groups[place // each]
+        quantity = _quality(runs) if place % each else "training_loss"
         rows = known[known["run"].isin({*runs["run"], *runs["reference"]})]
         _draw_curves(axes, rows, quantity, look(runs["framework"].iloc[0]))
         if first.setdefault(quantity, axes) is not axes:

@@ -22,13 +22,14 @@ from ckptbench.report.figures.kit.style import INK, look
 FIGURE = {
     "title": "Cost of deterministic mode",
     "tables": ("determinism_cost", "runs", "machine", "provenance"),
-    "of": "deterministic baselines",
+    "of": "baselines",
+    "needs": "several systems in both modes",
+    "about": "restart",
 }
 NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost of deterministic mode to show."
 READING = (
     "Training time without checkpoints in deterministic mode against default mode, paired by repeat: 10 % is a tenth longer. Bars are 95 % intervals; one"
-    " repeat has the spread of the other systems, if any has two. {slower} of {known} intervals lie above zero. The axis is logarithmic beyond 10 % where a"
-    " cost is above 100 %"
+    " repeat has the spread of the other systems, if any has two. {slower} of {known} intervals lie above zero"
 )
 
 

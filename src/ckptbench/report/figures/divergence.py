@@ -29,6 +29,7 @@ FIGURE = {
     "title": "What differs after a restart",
     "tables": ("divergence", "resume_proof", "restore", "provenance"),
     "of": "compared runs",
+    "about": "restart",
 }
 READING = (
     "Shades: share of the tensors of a group that differ after an epoch from those of the uninterrupted run"

@@ -10,7 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ckptbench.matrix.registry import FAULTS
-from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, ordered, with_hardware
+from ckptbench.report.answer.setups import (
+    PANEL_COLUMNS,
+    ROW_COLUMNS,
+    SEPARATOR,
+    ordered,
+    with_hardware,
+)
 from ckptbench.report.figures.kit import axes as kit
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
@@ -29,6 +35,7 @@ FIGURE = {
     "title": "Useful time against failures",
     "tables": ("goodput", "runs", "machine", "provenance"),
     "of": "struck runs",
+    "about": "failure",
 }
 NOTHING = "No failure struck a run that has a baseline: there is no goodput to show."
 READING = (
@@ -42,6 +49,8 @@ QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%
 DRAWN = tuple(name for name, entry in FAULTS.items() if "mean_s" in entry.options)
 """Traces of failures that differ in how often failures come. Points of others are not joined by a line."""
 MARKERS = "osD^vPX*"
+BESIDE = 0.15
+"""Room beside points that are far from 0, in rates of the farthest."""
 PANEL_IN = 1.25
 Looks = Mapping[str, Mapping[str, Any]]
 
@@ -67,15 +76,25 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     }
     panels = [panel for _, panel in rows.groupby("title", sort=False)]
     cells = [(panel, name) for panel in panels for name in quantities]
-    titles = [panel["title"].iloc[0] for panel, _ in cells]
+    titles = [_title(panel, name if fewer else "") for panel, name in cells]
     figure, drawn = small_multiples(titles, PANEL_IN, text)
     ends = 100 * rows[[f"{name}_hi" for name in quantities]].to_numpy(float).ravel()
     for axes, (panel, quantity) in zip(drawn, cells, strict=True):
         _draw_panel(axes, panel, quantity, styles)
         kit.goodput(axes.yaxis, 100 * rows[quantities].to_numpy(float).ravel(), ends)
-    handles = [entry(name, **own) for name, own in styles.items()]
+    joined = rows[rows["history_name"].isin(DRAWN)].groupby(["title", "series"]).size()
+    lines = set(joined[joined > 1].index.get_level_values("series"))
+    handles = [
+        entry(name, **{**own, **({} if name in lines else {"linestyle": ""})})
+        for name, own in styles.items()
+    ]
     legend(figure, handles if len(names) > 1 else [])
     return figure
+
+
+def _title(panel: pd.DataFrame, quantity: str) -> str:
+    title = str(panel["title"].iloc[0])
+    return f"{title}{SEPARATOR}{quantity.replace('_', ' ')}" if quantity else title
 
 
 def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Looks) -> None:
@@ -97,6 +116,8 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame, quantity: str, styles: Looks) -
                     **{**styles[str(name)], **joined},
                 )
     mark_disturbed(axes, panel.assign(y=100 * panel[quantity]), "failures_per_hour", "y")
-    axes.set_xlim(0, 1.05 * rate.max())
+    least, most = float(rate.min()), float(rate.max())
+    left = 0.0 if least < most / 2 else least - BESIDE * most
+    axes.set_xlim(left, (1.05 if left == 0 else 1 + BESIDE) * most)
     axes.set_xlabel("Failures per hour")
     axes.set_ylabel(QUANTITIES[quantity])

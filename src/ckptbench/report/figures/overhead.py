@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ckptbench.report.answer.quantities import percent_of
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures.kit.axes import percent
 from ckptbench.report.figures.kit.captions import caption
@@ -20,29 +22,36 @@ from ckptbench.report.figures.kit.panels import (
     legend,
     nothing_to_show,
 )
-from ckptbench.report.figures.kit.style import BAND, INK, look
+from ckptbench.report.figures.kit.style import BAND, FAINT, INK, look
 
 FIGURE = {
     "title": "Overhead of checkpointing",
     "tables": ("overhead", "provenance"),
     "of": "undisturbed runs",
+    "about": "cost",
 }
 NOTHING = "No run with checkpoints was timed from start to end: there is no overhead to show."
 READING = (
     "what checkpoints add to the training time, estimated twice: against the baseline of the same ranks, repeat and seed, and from inside the run,"
     " by its stalls and slower steps. Points are estimates, bars their 95 % intervals; one repeat has the spread of the other setups, if any has two."
-    " Ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did. Shaded: the two intervals do not overlap; the one against the baseline counts."
-    " The axis is logarithmic beyond 10 % where an overhead is above 100 %"
+    " In colour, and written beside: the number to quote, the estimate from inside the run unless the one against the baseline contradicts it (shaded: the two intervals do not overlap). Small and grey: the other one."
+    " Ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did"
 )
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
+
+
+QUOTED, OTHER = 4.5, 2.5
+"""Sizes of both points of a row."""
+RIGHT_POINTS = 9
+"""How far right of the panel the number stands, beyond the mark of disturbed runs."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `overhead` and `provenance`."""
     if tables["overhead"].empty:
         return nothing_to_show(NOTHING)
-    rows = prepared(tables["overhead"])
+    rows = prepared(tables["overhead"], (*ROW_COLUMNS, "recovery"))
     text = caption(
         rows, tables["provenance"], READING, (*PANEL_COLUMNS, "steps_per_epoch", *ROW_COLUMNS)
     )
@@ -64,7 +73,17 @@ def _draw_panel(panel: Panel) -> None:
         axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="disagree")
     for estimate, offset in ESTIMATES.items():
         fill = "white" if estimate == "in_run" else ""
-        draw_estimates(axes, rows["y"] + offset, rows, estimate, appearance, factor=100, fill=fill)
+        quoted = rows["overhead_from"] == estimate
+        for own, color, size in (
+            (rows[~quoted], FAINT, OTHER),
+            (rows[quoted], appearance.color, QUOTED),
+        ):
+            shown = replace(appearance, color=color)
+            if len(own):
+                draw_estimates(axes, own["y"] + offset, own, estimate, shown, factor=100, fill=fill, size=size)  # fmt: skip
+    beside = axes.get_yaxis_transform()
+    for y, number in rows.loc[rows["overhead"].notna(), ["y", "overhead"]].itertuples(index=False):
+        axes.annotate(percent_of(number), (1, y), (RIGHT_POINTS, 0), beside, "offset points", va="center", gid="quoted")  # fmt: skip
     places = rows["y"] + ESTIMATES["in_run"]
     axes.plot(100 * rows["in_run_steady"], places, "|", color=INK, markersize=6, gid="steady")
 
@@ -75,11 +94,14 @@ def _disagree(rows: pd.DataFrame) -> pd.Series:
 
 def _legend(rows: pd.DataFrame, marker: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        entry("paired with baseline", marker=marker),
-        entry("from inside the run", marker=marker, markerfacecolor="white"),
+        entry("paired with baseline", marker=marker, markersize=QUOTED),
+        entry("from inside the run", marker=marker, markersize=QUOTED, markerfacecolor="white"),
+        entry(
+            "small, grey: not to quote", marker=marker, linestyle="", color=FAINT, markersize=OTHER
+        ),
     ]
     if rows["in_run_steady"].notna().any():
         handles.append(entry("steady state", marker="|", linestyle="", markersize=6))
     if _disagree(rows).any():
-        handles.append(Patch(facecolor=BAND, label="the two intervals do not overlap"))
+        handles.append(Patch(facecolor=BAND, label="the two disagree"))
     return handles

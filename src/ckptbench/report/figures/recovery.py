@@ -18,31 +18,29 @@ from ckptbench.report.figures.kit.panels import (
     legend,
     nothing_to_show,
 )
-from ckptbench.report.figures.kit.parts import Part, stack, write_beside
-from ckptbench.report.figures.kit.style import GREYS, look
+from ckptbench.report.figures.kit.parts import Part, seen, stack, write_beside
+from ckptbench.report.figures.kit.style import PART_COLORS, look
 
 FIGURE = {
     "title": "Where the time of a failure goes",
     "tables": ("goodput", "runs", "machine", "provenance"),
     "of": "struck runs",
+    "about": "failure",
 }
 READING = (
     "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it. Steps that were faster with fewer ranks are left"
-    " of 0 and count as gained. Coloured: work that had been done before, and is done again. Right: useful time of all time, the useful time being that of the"
+    " of 0 and count as gained. The table goodput has each part of detection and start. Right: useful time of all time, the useful time being that of the"
     " baseline, with its 95 % interval; above 100 %, fewer ranks were faster than the baseline. How much of what the runs lost the"
     " parts explain is in the column explained of the table goodput"
 )
+STARTING = ("choice_s", "launch_s", "import_s", "build_s", "regroup_s")
 PARTS = {
-    "detection": Part("detection", GREYS[0], "", ("detection_s",)),
-    "ending": Part("ending the rest", GREYS[1], "", ("ending_s",)),
-    "launch": Part("choice, launch", GREYS[2], "", ("choice_s", "launch_s")),
-    "import": Part("import", GREYS[3], "", ("import_s",)),
-    "build": Part("build", GREYS[4], "", ("build_s",)),
-    "regroup": Part("regrouping", GREYS[5], "......", ("regroup_s",)),
-    "load": Part("load", GREYS[2], "//////", ("load_s",)),
-    "again": Part("done again (coloured)", None, "", ("unfinished_s", "again_s")),
-    "slower": Part("slower steps", GREYS[5], "xxxxxx", ("slower_s",)),
-    "rest": Part("rest", GREYS[5], "", ("rest_s",)),
+    "detection": Part("detect, end all", PART_COLORS[0], "", ("detection_s", "ending_s")),
+    "start": Part("start or regroup", PART_COLORS[1], "", STARTING),
+    "load": Part("load", PART_COLORS[2], "//////", ("load_s",)),
+    "again": Part("steps done again", PART_COLORS[3], "......", ("unfinished_s", "again_s")),
+    "slower": Part("slower steps", PART_COLORS[4], "xxxxxx", ("slower_s",)),
+    "rest": Part("other", PART_COLORS[5], "", ("rest_s",)),
 }
 ROW = (*ROW_COLUMNS, "history", "recovery")
 ROOM = 1.3
@@ -68,9 +66,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         useful, appearance = panel.axes[1], look(panel.framework)
         draw_estimates(useful, panel.rows["y"], panel.rows, "goodput", appearance, factor=100)
         goodput(useful.xaxis, 100 * rows["goodput"], 100 * rows["goodput_hi"])
-    own = look(panels[0].framework).color
-    present = [part for name, part in PARTS.items() if (rows[name] != 0).any()]
-    legend(figure, [part.handle(own) for part in present])
+    widest = max(panel.axes[0].get_xlim()[1] for panel in panels)
+    legend(figure, [part.handle() for part in seen(PARTS, rows[[*PARTS]] / widest)])
     return figure
 
 
@@ -83,10 +80,14 @@ def _prepared(shown: pd.DataFrame) -> pd.DataFrame:
     return prepared(shown.assign(**parts), ROW)
 
 
+def _seconds(number: float) -> str:
+    return f"{number:.3g} s".replace("-", "\N{MINUS SIGN}")
+
+
 def _draw_parts(panel: Panel, every: pd.DataFrame) -> None:
     axes, rows, names = panel.axes[0], panel.rows, list(PARTS)
-    ends = stack(axes, rows, PARTS, look(panel.framework).color)
-    totals = rows[names].sum(axis=1).map("{:.3g} s".format)
+    ends = stack(axes, rows, PARTS)
+    totals = rows[names].sum(axis=1).map(_seconds)
     write_beside(axes, zip(ends, rows["y"], strict=True), totals, "total")
     facet = every.loc[every["facet"] == rows["facet"].iloc[0], names]
     longest = facet.clip(lower=0).sum(axis=1).max()

@@ -25,35 +25,34 @@ from ckptbench.report.figures.kit.panels import (
     legend,
     nothing_to_show,
 )
-from ckptbench.report.figures.kit.parts import Part, stack, write_beside
-from ckptbench.report.figures.kit.style import BAND, DOTTED, FAINT, GREYS, look
+from ckptbench.report.figures.kit.parts import Part, seen, stack, write_beside
+from ckptbench.report.figures.kit.style import BAND, DOTTED, FAINT, PART_COLORS, look
 
 FIGURE = {
     "title": "How long a restart takes",
     "tables": ("restore", "runs", "machine", "provenance"),
     "of": "killed runs",
+    "about": "restart",
 }
 READING = (
-    "Left: medians over restarts ({fewest} at least), of each the rank that took longest; the number is the load."
+    "Left: medians over restarts ({fewest} at least), of each the rank that took longest; written beside: the load."
     " Before a cold load the checkpoint's pages are dropped from the page cache. Right: bytes read from storage during the load on all nodes, by the kernel's own counters, in percent"
     " of the checkpoint's size (median; whole pages, so a small one passes 100): of a cold load at least {cold:.0f} % on every node, of a warm one"
     " less than {warm:.0f} % on every node. Of {doubtful} of {rows} rows, which are shaded, the counters do not say so of every load"
 )
 PARTS = {
-    "launch_and_meet_s": Part("launch, meet", GREYS[0]),
-    "import_s": Part("import", GREYS[1]),
-    "join_s": Part("join", GREYS[2]),
-    "data_s": Part("data", GREYS[3]),
-    "build_s": Part("build", GREYS[4]),
-    "load_s": Part("load (coloured)", None),
-    "first_step_s": Part("first step", GREYS[5]),
+    "launch_and_meet_s": Part("launch, meet", PART_COLORS[0]),
+    "import_s": Part("import", PART_COLORS[1]),
+    "build_s": Part("join, data, build", PART_COLORS[4]),
+    "load_s": Part("load", PART_COLORS[2], "//////"),
+    "first_step_s": Part("first step", PART_COLORS[5]),
 }
-"""Phases in their order. The checkpoint's part is in the colour of the framework."""
+"""Phases in their order."""
 ROW = (*ROW_COLUMNS, "cache")
 GROUPED = (*PANEL_COLUMNS, "measured_on", "accelerator", "framework", "strategy_name", *ROW)
 BOUNDS = {"cold": 100 * COLD, "warm": 100 * WARM}
 """In percent of the checkpoint's size."""
-ROOM = 1.25
+ROOM = 1.45
 """The factor between the longest bar and the axis: the room for the numbers."""
 
 
@@ -77,8 +76,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         for y in panel.rows.loc[~panel.rows["shown"], "y"]:
             for axes in panel.axes:
                 axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="not shown")
-    own = look(panels[0].framework).color
-    legend(figure, [part.handle(own) for part in PARTS.values()])
+    longest = rows[[*PARTS]].sum(axis=1).max()
+    legend(figure, [part.handle() for part in seen(PARTS, rows[[*PARTS]] / longest)])
     return figure
 
 
@@ -87,6 +86,7 @@ def medians_of(restarts: pd.DataFrame) -> pd.DataFrame:
     counters say of every load what it is called."""
     known = with_hardware(restarts).assign(
         launch_and_meet_s=restarts["launch_s"] + restarts["meet_s"],
+        build_s=restarts["join_s"] + restarts["data_s"] + restarts["build_s"],
         read_percent=(100 * restarts["read_bytes"] / restarts["bytes"]).astype("float64"),
         shown=restarts["cold_shown"].fillna(False).astype(bool),
     )
@@ -102,8 +102,8 @@ def medians_of(restarts: pd.DataFrame) -> pd.DataFrame:
 
 def _draw_phases(axes: Axes, panel: Panel, facet: pd.DataFrame) -> None:
     rows = panel.rows
-    ends = stack(axes, rows, PARTS, look(panel.framework).color)
-    loads = rows["load_s"].map("{:.2g} s".format)
+    ends = stack(axes, rows, PARTS)
+    loads = rows["load_s"].map("load {:.2g} s".format)
     write_beside(axes, zip(ends, rows["y"], strict=True), loads, "load")
     axes.set_xlim(0, ROOM * facet[list(PARTS)].sum(axis=1).max())
 

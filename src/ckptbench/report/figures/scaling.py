@@ -43,6 +43,7 @@ FIGURE = {
     "tables": ("scaling", "checkpoint_cost", "runs", "machine", "provenance"),
     "of": "undisturbed runs",
     "needs": "three numbers of ranks",
+    "about": "cost",
 }
 NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
 READING = (

@@ -1,4 +1,4 @@
-"""What a checkpoint weighs in each format, below the bytes that the state must have."""
+"""The size of a checkpoint in each format, below the bytes that the state must have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from ckptbench.analysis.cost.sizes import SIZES_KEY
 from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.report.answer.labels import counted
-from ckptbench.report.answer.quantities import size
+from ckptbench.report.answer.quantities import more, size
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     SEPARATOR,
@@ -29,13 +29,14 @@ from ckptbench.report.figures.kit.panels import (
     legend,
     nothing_to_show,
 )
-from ckptbench.report.figures.kit.parts import BAR, Part, stack, write_beside
+from ckptbench.report.figures.kit.parts import BAR, Part, seen, stack, write_beside
 from ckptbench.report.figures.kit.style import COLUMN_IN, GREYS, INK, PAGE_IN, look
 
 FIGURE = {
-    "title": "What a checkpoint weighs",
+    "title": "Size of a checkpoint",
     "tables": ("sizes", "provenance"),
     "of": "undisturbed runs",
+    "about": "size",
 }
 READING = (
     "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters, the optimizer's"
@@ -52,7 +53,7 @@ SAME = 0.01
 """Sizes whose relative difference is smaller than this share a row."""
 ROW = ("framework", "strategy", "format", "counts")
 ROW_IN = 0.17
-ROOM = 1.55
+ROOM = 1.75
 """The factor between the longest bar and the axis: the room for the numbers."""
 LABEL_LETTERS = 26
 """Labels of rows that are longer need a page."""
@@ -74,9 +75,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for axes, own in zip(grid, panels, strict=True):
         axes.set_title(own["facet"].iloc[0])
         _draw_panel(axes, own)
-    grid[-1].set_xlabel("Checkpoint")
-    shown = {name: part for name, part in PARTS.items() if rows[name].any()}
-    legend(figure, [part.handle() for part in shown.values()])
+    grid[-1].set_xlabel("Size of a checkpoint")
+    legend(figure, [part.handle() for part in seen(PARTS, rows[[*PARTS]].div(rows["bytes"].max()))])
     return figure
 
 
@@ -115,7 +115,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
         axes.barh(y, row["bytes"], BAR, color=look(row["framework"]).color, gid="measured")
         if not row["constant"]:
             axes.hlines(y, row["bytes_min"], row["bytes_max"], colors=INK)
-        words = f"{size(row['bytes'])}, {_more(row['ratio'])}"
+        words = f"{size(row['bytes'])}, {more(row['ratio'])}"
         write_beside(axes, [(row["bytes_max"], y)], [words], "words")
         names.append(row["label"])
     axes.set_yticks(range(len(names)), names)
@@ -125,8 +125,3 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_xlim(0, ROOM * rows[["bytes_max", "must_have"]].to_numpy().max())
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(EngFormatter("B"))
-
-
-def _more(ratio: float) -> str:
-    """`+0.11 %`: what is written beyond what must be, in percent of it."""
-    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\N{MINUS SIGN}")

@@ -18,6 +18,7 @@ from ckptbench.report.figures.kit.axes import logarithmic
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import with_disturbed
 from ckptbench.report.figures.kit.panels import (
+    BELOW,
     Panel,
     PaperFigure,
     entry,
@@ -27,13 +28,11 @@ from ckptbench.report.figures.kit.panels import (
 )
 from ckptbench.report.figures.kit.parts import (
     CAPTURE,
-    CHECKSUM,
     COMMIT,
-    RANKS_WAIT,
-    REMOVAL,
     SYNC,
-    UPDATE_WAITS,
+    WAITS,
     WRITE,
+    seen,
     stack,
 )
 from ckptbench.report.figures.kit.style import FAINT, INK, look
@@ -42,31 +41,29 @@ FIGURE = {
     "title": "What one checkpoint blocks",
     "tables": ("stall", "checkpoint_cost", "runs", "machine", "provenance"),
     "of": "undisturbed runs",
+    "about": "cost",
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to show."
 READING = (
     "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until every byte and the manifest are on stable storage (grey); means are those of the table"
     " checkpoint_cost. Crosses are checkpoints before the steady state; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
-    " Right: mean share of the parts of the stall; where the loop goes on after the capture, write and sync are behind training and no part of it. What a checkpoint costs in all is in the figure overhead"
+    " Right: mean share of the parts of the stall, training waits being those for the slowest rank, the update and the removal of an older version; where the loop goes on after the capture, write and sync are behind training and no part of it. What a checkpoint costs in all is in the figure overhead"
 )
 WHEN = STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {
     "capture_s": CAPTURE,
     "write_s": WRITE,
     "sync_s": SYNC,
-    "checksum_s": CHECKSUM,
     "commit_s": COMMIT,
-    "wait_s": RANKS_WAIT,
-    "update_hold_s": UPDATE_WAITS,
-    "removal_hold_s": REMOVAL,
+    "wait_s": WAITS,
 }
 """Parts of the stall by their column, in the order of time."""
+WITH = {"checksum_s": "commit_s", "update_hold_s": "wait_s", "removal_hold_s": "wait_s"}
+"""Columns of parts that are drawn as one with another."""
 LANES = {"stall_s": -0.2, "durable_s": 0.2}
 """Columns of both times of a checkpoint, each with its place in the row of its setup."""
 MEANS = {"stall_s": "mean_stall_s", "durable_s": "mean_durable_s"}
 """By them the columns of their means over a setup."""
-VISIBLE = 0.002
-"""Share of a stall from which on a part can be seen."""
 SPREAD = 0.15
 """How far from the middle of its lane a point may lie."""
 GOLDEN = (5**0.5 - 1) / 2
@@ -78,7 +75,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     if shown.empty:
         return nothing_to_show(NOTHING)
     costs = tables["checkpoint_cost"][[*SETUP, *MEANS]].rename(columns=MEANS)
-    rows = prepared(with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables))
+    known = with_disturbed(shown.merge(costs, on=list(SETUP), how="left"), tables)
+    rows = prepared(known, (*ROW_COLUMNS, "recovery"))
     rows["when"] = np.select([rows["warmup"], ~rows["steady"]], [AT_START, BEFORE], STEADY)
     text = caption(rows, tables["provenance"], READING, (*PANEL_COLUMNS, *ROW_COLUMNS))
     figure, panels = forest_plot(
@@ -91,9 +89,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     for panel in panels:
         points, shares = panel.axes
         _draw_points(points, panel)
-        _draw_shares(shares, panel.rows)
+        stack(shares, _shares(panel.rows), PARTS)
+        shares.set_xlim(0, 100)
         logarithmic(points.xaxis, rows[[*LANES]].to_numpy(float).ravel())
-    legend(figure, _legend(rows, panels[0].framework))
+    legend(figure, _marks(rows, panels[0].framework))
+    known = pd.concat([_shares(panel.rows) for panel in panels])
+    legend(figure, [part.handle() for part in seen(PARTS, known / 100)], BELOW)
     return figure
 
 
@@ -125,22 +126,23 @@ def _look(framework: str, column: str, when: str) -> dict[str, Any]:
     }
 
 
-def _draw_shares(axes: Axes, rows: pd.DataFrame) -> None:
+def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """In percent, of each row of a panel at its `y`."""
     timed = rows[~rows["warmup"]]
     counted = pd.concat([steady_or_all(of_setup) for _, of_setup in timed.groupby("y")])
     parts = parts_of_stall(counted).groupby(counted["y"]).mean()
-    percent = 100 * parts.div(parts.sum(axis=1), axis=0).fillna(0.0)
-    stack(axes, percent.reset_index(), PARTS)
-    axes.set_xlim(0, 100)
+    drawn = parts.T.groupby(lambda column: WITH.get(column, column)).sum().T
+    return (100 * drawn.div(drawn.sum(axis=1), axis=0).fillna(0.0)).reset_index()
 
 
-def _legend(rows: pd.DataFrame, framework: str) -> list[Artist]:
-    """What each marker is, and the parts that can be seen in any stall."""
-    shares = parts_of_stall(rows).div(rows["stall_s"], axis=0).max()
-    names = {("stall_s", STEADY): "stall", ("durable_s", STEADY): "durable"}
-    names |= {("stall_s", when): when for when in WHEN[1:] if (rows["when"] == when).any()}
+def _marks(rows: pd.DataFrame, framework: str) -> list[Artist]:
+    """What each marker is that is drawn."""
+    first, *others = (when for when in WHEN if (rows["when"] == when).any())
+    names = {("stall_s", first): "stall", ("durable_s", first): "durable"}
+    if first != STEADY:
+        names = {key: f"{name}, {first}" for key, name in names.items()}
+    names |= {("stall_s", when): when for when in others}
     return [
         *(entry(name, **_look(framework, *key)) for key, name in names.items()),
         entry("mean", marker="|", linestyle="", markersize=6),
-        *(part.handle() for column, part in PARTS.items() if shares[column] > VISIBLE),
     ]

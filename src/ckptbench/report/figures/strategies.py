@@ -28,6 +28,7 @@ FIGURE = {
     "tables": ("strategies", "runs", "machine", "provenance"),
     "of": "timed checkpoints",
     "needs": "several strategies",
+    "about": "cost",
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no strategy to show."
 READING = (
@@ -68,7 +69,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     interrupted = continued_in_words(tables["provenance"])
     if not measures:
         return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
-    rows = _marked(prepared(with_disturbed(shown, tables, paired=True)))
+    known = with_disturbed(shown, tables, paired=True)
+    rows = _marked(prepared(known, (*ROW_COLUMNS, "recovery")))
     reading = _reading(rows, interrupted)
     text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
     names = [measure.label for measure in measures]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -22,6 +22,7 @@ from ckptbench.report.answer.setups import (
 from ckptbench.report.figures.kit.captions import caption
 from ckptbench.report.figures.kit.disturbed import DISTURBED, MARK, with_disturbed
 from ckptbench.report.figures.kit.panels import (
+    BELOW,
     LINE_IN,
     PANEL_EDGES_IN,
     PaperFigure,
@@ -33,14 +34,12 @@ from ckptbench.report.figures.kit.panels import (
 from ckptbench.report.figures.kit.parts import (
     BLOCKED,
     CAPTURE,
-    CHECKSUM,
     COMMIT,
-    END_WAITS,
     EVALUATION,
     REMOVAL,
-    SAVE_WAITS,
     SYNC,
-    UPDATE_WAITS,
+    VISIBLE,
+    WAITS,
     WRITE,
     Part,
 )
@@ -50,30 +49,28 @@ FIGURE = {
     "title": "One checkpoint of each strategy",
     "tables": ("timeline", "runs", "machine", "provenance"),
     "of": "timed checkpoints",
+    "about": "cost",
 }
 NOTHING = "No run that can be timed wrote a checkpoint: there is no timeline to show."
 READING = (
     "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was committed, or to the end of the epoch."
-    " Upper lane of a rank (the first and the last are shown): training; lower lanes: the checkpoint, of several levels one each: {levels}; diamond: from here on"
-    " it survives a power cut. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Long steps are cut at the edges; paler"
+    " Upper lane of a rank (ranks 0 and 1 are shown): training; lower lanes: the checkpoint, of several levels one each: {levels}; diamond: from here on"
+    " it survives a power cut. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Dots: what follows is not shown. Long steps are cut at the edges; paler"
     " parts are of the checkpoint before or after; the table timeline has the other setups"
 )
 PARTS: Mapping[str, Part] = {
     "step": Part("step", None),
     "evaluation": EVALUATION,
     "save": BLOCKED,
-    "hold update": UPDATE_WAITS,
-    "hold save": SAVE_WAITS,
-    "hold removal": REMOVAL,
-    "hold end": END_WAITS,
+    "hold": WAITS,
     "capture": CAPTURE,
     "write": WRITE,
     "sync": SYNC,
-    "checksum": CHECKSUM,
+    "checksum": COMMIT,
     "commit": COMMIT,
     "removal": REMOVAL,
 }
-"""By the kind of a span, and of a hold with its reason."""
+"""By the kind of a span."""
 PROGRESS = ("step", "evaluation")
 """Kinds of spans that are of no checkpoint."""
 IN_TRAINING = (*PROGRESS, "save", "hold")
@@ -88,6 +85,8 @@ LANE = 0.88
 PALE = 0.3
 BEFORE, AFTER = 0.25, 0.5
 """How much of the time axis may show what is before and after the longest checkpoint, as shares of its length."""
+EDGE = 0.02
+"""Room for what stands at the last moment, as a share of the time axis."""
 STEP_ALPHA = 0.45
 
 
@@ -95,7 +94,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `timeline` and `provenance`."""
     if tables["timeline"].empty:
         return nothing_to_show(NOTHING)
-    rows = _with_parts(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
+    rows = _with_others(_chosen(with_hardware(with_disturbed(tables["timeline"], tables))))
     levels = ", ".join(_levels(rows)) or "none"
     reading = READING.format(levels=levels)
     text = caption(rows, tables["provenance"], reading, ONE_PICTURE)
@@ -112,15 +111,19 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         axes.set_yticks(list(names), list(names.values()))
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-    grid[-1].set_xlim(*_ends_s(rows))
+    begin_s, end_s = _ends_s(rows)
+    grid[-1].set_xlim(begin_s, end_s)
+    for axes, (_, spans, *_) in zip(grid, panels, strict=True):
+        _say_it_goes_on(axes, spans, end_s)
     grid[-1].set_xlabel("Time since the start of the save (s)")
     figure.marks_disturbed = bool(rows[DISTURBED].any())
-    legend(figure, _legend(rows))
+    legend(figure, _of_training(parts := _seen(rows, begin_s, end_s)))
+    legend(figure, _of_checkpoints(parts), BELOW)
     return figure
 
 
 def _chosen(every: pd.DataFrame) -> pd.DataFrame:
-    """One setup of each framework and strategy, in order, and of several ranks the first and the last.
+    """One setup of each framework and strategy, in order, and of several ranks 0 and 1.
 
     All are equal in ONE_PICTURE: in what most strategies of most frameworks have; then in the most ranks, as these show
     how strategies share the work, and in the longest interval, where no save is in the way of the next.
@@ -134,14 +137,15 @@ def _chosen(every: pd.DataFrame) -> pd.DataFrame:
         reversed(pictures),
         key=lambda each: (each[0], each[1]["ranks"], labels.order("interval", each[1]["interval"])),
     )
-    in_order = ordered(own, ("framework", "strategy", "format"))
-    first = in_order.groupby(["framework", "strategy"])["format"].transform("first")
-    shown = in_order[in_order["format"] == first]
-    return shown[shown["rank"].isin([0, shown["ranks"].max() - 1])]
+    shown = ordered(own, ("framework", "strategy", "format", "recovery"))
+    for column in ("format", "recovery"):
+        first = shown.groupby(["framework", "strategy"])[column].transform("first")
+        shown = shown[shown[column] == first]
+    return shown[shown["rank"].isin([0, 1])]
 
 
-def _with_parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `part`, a key of PARTS, and `other`, whether it is of another checkpoint. The capture ends before the write begins; it is left out where
+def _with_others(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `other`, whether a span is of another checkpoint. The capture ends before the write begins; it is left out where
     training waits for the write anyway."""
 
     def end_s(kind: str) -> pd.Series:
@@ -150,10 +154,8 @@ def _with_parts(rows: pd.DataFrame) -> pd.DataFrame:
 
     is_copied = end_s("save") < end_s("write")
     moved = (rows["kind"] == "write") & is_copied
-    holds = rows["kind"] == "hold"
     return rows.assign(
         start_s=rows["start_s"].mask(moved, rows["start_s"].clip(lower=end_s("capture"))),
-        part=rows["kind"].mask(holds, "hold " + rows["why"]),
         other=~rows["kind"].isin(PROGRESS) & (rows["of_step"] != rows["step"]),
     )[(rows["kind"] != "capture") | is_copied]
 
@@ -162,6 +164,7 @@ def _ends_s(rows: pd.DataFrame) -> tuple[float, float]:
     """Ends of the time axis: the windows, as far as they are not far longer than the checkpoints in them."""
     longest_s = rows.loc[~rows["kind"].isin(PROGRESS) & ~rows["other"], "end_s"].max()
     first_s, last_s = rows["start_s"].min(), rows["end_s"].max()
+    last_s += EDGE * (last_s - first_s)
     return max(first_s, -BEFORE * longest_s), min(last_s, (1 + AFTER) * longest_s)
 
 
@@ -196,26 +199,46 @@ def _in_lanes(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[float, str], float
 
 def _draw_spans(axes: Axes, spans: pd.DataFrame, color: str) -> None:
     for name, part in PARTS.items():
-        for other, own in spans[spans["part"] == name].groupby("other"):
+        for other, own in spans[spans["kind"] == name].groupby("other"):
             axes.barh(
                 own["y"],
                 own["end_s"] - own["start_s"],
                 LANE,
                 own["start_s"],
                 align="edge",
-                color=part.grey or color,
+                color=part.color or color,
                 edgecolor="white" if name == "step" else INK,
                 hatch=part.hatch,
                 alpha=STEP_ALPHA if name == "step" else PALE if other else 1,
-                gid=own["kind"].iloc[0],
+                gid=name,
             )
-    commits = spans[(spans["part"] == "commit") & ~spans["other"]]
+    commits = spans[(spans["kind"] == "commit") & ~spans["other"]]
     axes.plot(commits["end_s"], commits["y"] + LANE / 2, "D", color=INK, markersize=2.5, gid="durable", clip_on=False, zorder=5)  # fmt: skip
 
 
-def _legend(rows: pd.DataFrame) -> list[Artist]:
-    seen = set(rows["part"]) - {"step"}
-    parts = dict.fromkeys(part for name, part in PARTS.items() if name in seen)
+def _say_it_goes_on(axes: Axes, spans: pd.DataFrame, end_s: float) -> None:
+    """Dots where a lane of training ends before the axis does."""
+    training = spans[spans["kind"].isin(IN_TRAINING)]
+    lanes = training.groupby("y", as_index=False)["end_s"].max()
+    for y, last_s in lanes[["y", "end_s"]].to_numpy(float):
+        if last_s < end_s:
+            axes.annotate("\N{HORIZONTAL ELLIPSIS}", (last_s, y + LANE / 2), (2, 0), textcoords="offset points", va="center", gid="goes on")  # fmt: skip
+
+
+def _seen(rows: pd.DataFrame, begin_s: float, end_s: float) -> list[Part]:
+    """The parts that can be seen on an axis with these ends."""
+    inside = rows["end_s"].clip(upper=end_s) - rows["start_s"].clip(lower=begin_s)
+    wide = set(rows.loc[inside >= VISIBLE * (end_s - begin_s), "kind"])
+    return [*dict.fromkeys(part for kind, part in PARTS.items() if kind in wide)]
+
+
+def _of_training(parts: Sequence[Part]) -> list[Artist]:
     step = Patch(facecolor=INK, alpha=STEP_ALPHA, label="step (colour of the framework)")
+    lane = {PARTS[kind] for kind in IN_TRAINING} - {PARTS["step"]}
+    return [step, *(part.handle() for part in parts if part in lane)]
+
+
+def _of_checkpoints(parts: Sequence[Part]) -> list[Artist]:
     durable = entry("durable", marker="D", linestyle="", markersize=2.5)
-    return [step, *(part.handle() for part in parts), durable]
+    lane = {PARTS[kind] for kind in IN_TRAINING}
+    return [*(part.handle() for part in parts if part not in lane), durable]

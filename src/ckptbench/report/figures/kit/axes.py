@@ -29,6 +29,7 @@ ROUNDING = 1e-9
 """A time that lacks such a part of a unit is one."""
 LINEAR_PERCENT = 10
 """A wide axis of percents is linear up to here."""
+BENT = f"logarithmic beyond {LINEAR_PERCENT} %"
 WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
 FARTHEST = 2
@@ -144,10 +145,12 @@ def linear(axis: Axis, values: Iterable[float]) -> tuple[float, float]:
 
 
 def percent(axis: Axis, values: Iterable[float]) -> None:
-    """As `linear`, but logarithmic beyond LINEAR_PERCENT where a value is beyond WIDE_PERCENT."""
+    """As `linear`, but logarithmic beyond LINEAR_PERCENT, which its name then says, where a value is beyond WIDE_PERCENT."""
     low, high = linear(axis, values)
     if max(-low, high) > WIDE_PERCENT:
         _set(axis, "scale", "symlog", linthresh=LINEAR_PERCENT)
+        if name := axis.get_label_text():
+            axis.set_label_text(f"{name}\n{BENT}")
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(plain))
         _set(axis, "lim", 1.3 * low - 1, 1.3 * high)

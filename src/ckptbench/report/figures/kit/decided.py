@@ -27,8 +27,6 @@ from ckptbench.report.figures.kit.series import varies_within
 from ckptbench.report.figures.kit.style import LINE_STYLES, LOOKS
 
 SERIES = ("strategy", "format", "recovery")
-MOST = 8
-"""How many curves a figure has, each in a color of its own. The tables have the rest."""
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#222222", "#E69F00", "#8A8A8A")
 """Of curves within a panel that are no frameworks."""
 LEAST = 1e-6
@@ -58,14 +56,14 @@ def curves_of(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def foremost(rows: pd.DataFrame) -> list[str]:
+def foremost(rows: pd.DataFrame, most: int) -> list[str]:
     """The curves that are shown: those that lose the least at the most GPUs, of each panel the best ones first. In the order of
     the rows.
     """
     last = rows[rows["gpus"] == rows.groupby("facet")["gpus"].transform("max")]
     losses = last.groupby(["facet", "series"])["loss"].min().sort_values()
     by_place = losses.groupby("facet").cumcount().sort_values(kind="stable")
-    best = by_place.index.get_level_values("series").unique()[:MOST]
+    best = by_place.index.get_level_values("series").unique()[:most]
     return [str(name) for name in rows["series"].unique() if name in best]
 
 
@@ -82,13 +80,6 @@ def looks(names: Sequence[str]) -> Looks:
 def handles(styles: Looks) -> list[Line2D]:
     """The lines of the legend. A single curve needs none."""
     return [entry(name, **look) for name, look in styles.items()] if len(styles) > 1 else []
-
-
-def draw_band(axes: Axes, curve: pd.DataFrame, places: str, color: str) -> None:
-    """The 95 % interval of a curve's loss, by its column of places."""
-    axes.fill_between(
-        curve[places], curve["loss_lo"], curve["loss_hi"], color=color, alpha=0.18, linewidth=0
-    )
 
 
 def lost(axes: Axes, losses: Iterable[float]) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
-from typing import Any
+from typing import Any, Final, Literal
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -32,6 +32,11 @@ AXIS_IN = 0.6
 """Width that the labels of a vertical axis may take."""
 NARROWEST_AXES_IN = 0.85
 """The least width of an axes: that of the name of what it shows."""
+
+
+ABOVE: Final = "outside upper left"
+BELOW: Final = "outside lower left"
+"""Places of a legend."""
 
 
 class PaperFigure(Figure):
@@ -65,14 +70,14 @@ def entry(label: str, **look: Any) -> Line2D:
     return Line2D([], [], **{"color": INK, **look}, label=label)
 
 
-def legend(figure: PaperFigure, handles: Sequence[Artist]) -> None:
-    """Above all panels, in as few lines as have room, the mark of disturbed runs last. The figure grows by its height."""
+def legend(figure: PaperFigure, handles: Sequence[Artist], place: Literal["outside upper left", "outside lower left"] = ABOVE) -> None:  # fmt: skip
+    """Above all panels (or below), in as few lines as have room; above, the mark of disturbed runs is the last. The figure grows by its height."""
     handles = list(handles)
-    if figure.marks_disturbed:
+    if figure.marks_disturbed and place == ABOVE:
         sign = TextPath((-0.2, -0.3), MARK, size=1)
         handles.append(entry("disturbed", linestyle="", marker=sign))
     for across in range(len(handles), 0, -1):
-        drawn = figure.legend(handles=handles, loc="outside upper left", ncols=across)
+        drawn = figure.legend(handles=handles, loc=place, ncols=across)
         box = drawn.get_window_extent()
         if box.width <= 0.98 * figure.bbox.width or across == 1:
             figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
@@ -93,11 +98,11 @@ def _note_disturbed(axes: Axes) -> None:
     figure.marks_disturbed = True
 
 
-def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: str, look: Look, *, factor: float, fill: str = "") -> None:  # fmt: skip
+def draw_estimates(axes: Axes, places: pd.Series, rows: pd.DataFrame, column: str, look: Look, *, factor: float, fill: str = "", size: float = 3.5) -> None:  # fmt: skip
     """A point for each row at its place on the y axis, with the interval from `<column>_lo` to `<column>_hi` as a bar."""
     low, value, high = (factor * rows[f"{column}{end}"] for end in ("_lo", "", "_hi"))
     axes.hlines(places, low, high, colors=look.color, gid=f"{column} interval")
-    axes.plot(value, places, look.marker, color=look.color, markerfacecolor=fill or look.color, gid=column)  # fmt: skip
+    axes.plot(value, places, look.marker, color=look.color, markerfacecolor=fill or look.color, markersize=size, gid=column)  # fmt: skip
 
 
 def small_multiples(
@@ -203,9 +208,9 @@ def _extent(frame: pd.DataFrame, facets: int, axes_widths: Sequence[float]) -> t
     labels_in = max(len(line) for text in frame["label"] for line in text.split("\n")) / LETTERS_AN_INCH  # fmt: skip
     axes_in = NARROWEST_AXES_IN * sum(axes_widths) / min(axes_widths)
     panel_in = max(axes_in, 1.15 * max(map(len, titles)) / LETTERS_AN_INCH)
-    # Where a framework has no rows in the first facet, the labels stand in the second column too.
-    columns = 1 if len(pairs) == frame["framework"].nunique() * facets else 2
-    across = 2 if facets > 1 and columns * labels_in + 2 * panel_in <= PAGE_IN else 1
+    # Where a framework lacks a facet, its half of the line would be empty.
+    is_full = len(pairs) == frame["framework"].nunique() * facets
+    across = 2 if facets > 1 and is_full and labels_in + 2 * panel_in <= PAGE_IN else 1
     return across, COLUMN_IN if labels_in + across * panel_in <= COLUMN_IN else PAGE_IN
 
 

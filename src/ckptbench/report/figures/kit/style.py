@@ -54,6 +54,8 @@ FAINT = "#8a8a8a"
 BAND = "#fbf3c0"
 GREYS = ("#404040", "#737373", "#a3a3a3", "#c9c9c9", "#e8e8e8", "#ffffff")
 """Parts of a whole, first to last: greys, because colours are frameworks."""
+PART_COLORS = ("#332288", "#88ccee", "#117733", "#ddcc77", "#cc6677", "#ffffff")
+"""Parts of a restart, which greys alone would not tell apart: colours for colour-blind people too, dark and pale by turns."""
 LineStyle = tuple[float, tuple[float, ...]]
 SOLID: LineStyle = (0, ())
 DASHED: LineStyle = (0, (4, 1.5))

@@ -1,0 +1,126 @@
+"""What is missing in the options of `decide`, or too much: told all at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import click
+
+from ckptbench.cli.options import Options
+from ckptbench.cli.values import BLOCKING
+
+RATES = ("mtbf", "gpu_mtbf", "rate", "log", "failures")
+"""The options that say how often failures come."""
+CHECKPOINTS = ("blocking", "asynchronous", "state", "params")
+"""Those that say what a checkpoint costs."""
+SIZES = ("state", "params")
+"""Those that say how large it is."""
+WRITING = ("bandwidth", "rank_bandwidth")
+STORAGE = (*WRITING, "shared_by", "write_fixed")
+"""Those that say how the state is written."""
+TABLES = ("study", "costs", "training_logs")
+"""Those that name a file with costs."""
+MISSING = {
+    "gpus": "--gpus: how many train together",
+    "step": "--step: how long one step takes",
+    "restart": "--restart: how long it takes from a failure until training goes on",
+}
+"""What is said where an option is missing."""
+OTHERWISE = {"asynchronous": "--async", "training_logs": "--training-log"}
+"""Options that are not named as their field."""
+
+
+def check(options: Options) -> None:
+    """Raises a usage error with a line for all that is missing or does not go together."""
+    if faults := [*_missing(options), *_too_much(options)]:
+        raise click.UsageError("\n  ".join(["correct the options:", *faults]))
+
+
+def option(name: str) -> str:
+    """The option of a field of `Options`."""
+    return OTHERWISE.get(name, f"--{name.replace('_', '-')}")
+
+
+def missing_rate(options: Options) -> Iterator[str]:
+    """A line if no option says how often failures come. For a training log it is printed with what the log lacks."""
+    if not _given(options, RATES):
+        yield f"{' or '.join(map(option, RATES))}: how often failures come"
+
+
+def too_many_shares(options: Options, gpus: int) -> Iterator[str]:
+    """A line if more GPUs hold parts of the state than train."""
+    if options.shared_by is not None and options.shared_by > gpus:
+        yield f"--shared-by is {options.shared_by:,}: use at most the {gpus:,} of --gpus"
+
+
+def _missing(options: Options) -> Iterator[str]:
+    if not options.training_logs:
+        yield from missing_rate(options)
+    if options.is_of_tables:
+        return
+    yield from (words for name, words in MISSING.items() if getattr(options, name) is None)
+    if not _given(options, (*CHECKPOINTS, *STORAGE)):
+        yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it, or --training-log"
+
+
+def _too_much(options: Options) -> Iterator[str]:
+    yield from _too_many_rates(options)
+    yield from _too_many_tables(options)
+    yield from _too_much_storage(options)
+    names = [each.name for each in options.checkpoints]
+    counts = Counter([*names, BLOCKING] if options.is_of_storage else names)
+    for name in (name for name, number in counts.items() if number > 1):
+        yield f"{name}: {counts[name]} strategies have this name: give each its own, as in sharded=20s"
+
+
+def _too_many_rates(options: Options) -> Iterator[str]:
+    if len(rates := _given(options, RATES)) > 1:
+        yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
+    if (options.failures is None) != (options.days is None):
+        yield "--failures and --days: give both, as in --failures 3 --days 7"
+    if options.count and (options.log is None or options.log.suffix == ".yaml"):
+        yield "--count: give --log JOBS too, a table of sacct; in a YAML file, write the states into `states`"
+    if options.limit is not None and options.count and "TIMEOUT" in options.count:
+        yield "--count TIMEOUT and --limit: give one of them, as each counts the ends at the time limit"
+
+
+def _too_many_tables(options: Options) -> Iterator[str]:
+    if len(tables := _given(options, TABLES)) > 1:
+        yield f"{' and '.join(tables)}: give one of them, as each says what checkpoints cost"
+    if options.log_pattern and not options.training_logs:
+        yield "--log-pattern: give --training-log too, the log that it reads"
+    if len({*options.training_logs}) < len(options.training_logs):
+        yield "--training-log: one file is given twice: give each once"
+    is_whole = options.study is not None or options.costs is not None
+    if is_whole and (given := _given(options, (*CHECKPOINTS, *STORAGE))):
+        yield f"{' and '.join(given)}: leave out what --study or --costs says too"
+
+
+def _too_much_storage(options: Options) -> Iterator[str]:
+    if options.gpus is not None:
+        yield from too_many_shares(options, options.gpus)
+    if len(sizes := _given(options, SIZES)) > 1:
+        yield f"{' and '.join(sizes)}: give one of them, as each says how large a checkpoint is"
+    if options.params is None and (given := _given(options, ("optimizer", "dtype"))):
+        yield f"{' and '.join(given)}: give --params too, the number of parameters"
+    if options.size is None and (given := _given(options, STORAGE)):
+        yield f"{' and '.join(given)}: give --state too, as they say how it is written"
+    if options.size is not None and not _given(options, WRITING):
+        size = " and ".join(_given(options, SIZES))
+        yield f"{size}: give {' or '.join(map(option, WRITING))} too, which say how fast it is written"
+    if options.size is not None and not _uses_storage(options):
+        given = _given(options, (*SIZES, *STORAGE))
+        yield f"{' and '.join(given)}: leave out what --blocking says too, or leave out --blocking"
+    for each in options.checkpoints:
+        if each.then_s is None and options.size is None:
+            yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
+
+
+def _uses_storage(options: Options) -> bool:
+    """Whether a time follows from the state and how it is written."""
+    return options.is_of_storage or any(each.then_s is None for each in options.checkpoints)
+
+
+def _given(options: Options, names: Sequence[str]) -> list[str]:
+    return [option(name) for name in names if getattr(options, name) not in (None, ())]

@@ -1,0 +1,85 @@
+"""Sentences of an answer on what some options ask beside it: the size that was counted, money, and the time limit of a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ckptbench.cli.case import AtLimit, Choice
+from ckptbench.cli.options import Options
+from ckptbench.cli.values import Price
+from ckptbench.decide.units import HOURS_PER_DAY
+from ckptbench.report.answer.quantities import duration, percent, size
+from ckptbench.report.answer.screen import AT_MOST, saves_at
+
+DAYS_PER_MONTH = 365.25 / 12
+LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
+MOST_NAMED = 2
+"""Of more strategies only the best one is named."""
+
+
+def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[str]:
+    """Nothing where no option asks."""
+    if (state := options.counted) is not None:
+        yield f"A checkpoint of {_words(state.params)} parameters: {size(state.size).replace('.0 ', ' ')}, {state.bytes_each} bytes each ({state.counted()})."
+    told = (
+        choices if len(choices) <= MOST_NAMED else [min(choices, key=lambda each: each.loses.value)]
+    )
+    if options.gpu_hour_price is not None:
+        yield _money(options.gpu_hour_price, told, gpus)
+    if options.limit is not None:
+        yield from _limit(options.limit, told, is_one=len(choices) == 1)
+
+
+def _words(number: float) -> str:
+    """`7 billion`."""
+    name, scale = next((each for each in LARGE if number >= each[1]), ("", 1.0))
+    return f"{number / scale:,.6g} {name}".rstrip()
+
+
+def _money(price: Price, choices: Sequence[Choice], gpus: int) -> str:
+    if choices[0].now is None:
+        losses = (
+            f"{each.name} loses {AT_MOST * each.is_bound}{_sum(price, each.loses.value * HOURS_PER_DAY * gpus)}"
+            for each in choices
+        )
+        return f"Money: {'; '.join(losses)}."
+    return f"Money: {'; '.join(_saved(price, each) for each in choices)}."
+
+
+def _saved(price: Price, choice: Choice) -> str:
+    assert choice.now is not None
+    hours = choice.saves_gpu_hours or 0.0
+    bound = saves_at(choice.now.steps.value, choice.steps.value) if choice.is_bound else ""
+    verb, more = ("saves", "") if hours >= 0 else ("costs", " more")
+    return f"{choice.name} {verb} {bound}{_sum(price, abs(hours))}{more}"
+
+
+def _sum(price: Price, gpu_hours_a_day: float) -> str:
+    a_day, a_month = (price.of(gpu_hours_a_day * days) for days in (1, DAYS_PER_MONTH))
+    return f"{a_day} a day, {a_month} a month"
+
+
+def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterator[str]:
+    """Without and with a save at a signal, a sentence each."""
+    ends = f"A job ends after {duration(limit_s)}"
+    known = {each.name: each.at_limit for each in choices if each.at_limit is not None}
+    if not known:
+        yield f"{ends}: the whole training is done before."
+        return
+    if all(each.loses.value >= 1 for each in known.values()):
+        yield f"{ends}, before a restart and a save are done: save quicker, or ask for longer jobs."
+        return
+    lost = ", ".join(
+        duration(each.lost_s) + f" ({name})" * (not is_one) for name, each in known.items()
+    )
+    yield f"{ends}: that loses {lost} of work and a restart each time, which the table counts."
+    saved = (f"{name} " * (not is_one) + _at_signal(each) for name, each in known.items())
+    yield f"With a save at a signal before the end: {'; '.join(saved)}."
+
+
+def _at_signal(limit: AtLimit) -> str:
+    often = (
+        f"every {duration(limit.interval_s)}" if limit.interval_s < math.inf else "no other save"
+    )
+    return f"{often}, loses {percent(limit.loses.value)} (signal {math.ceil(limit.needs_s):,} s before or sooner)"
