@@ -1,4 +1,4 @@
-"""A digest of every bit of the weights: two trainings that print the same one have the same weights."""
+"""Bit-exact digest of the weights: trainings that print the same digest have identical weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def digest(weights: Iterable[Any]) -> str:
-    """Of what NumPy reads as arrays, in their order."""
+    """Digest of array-likes, in their order."""
     found = hashlib.sha256()
     for weight in weights:
         found.update(np.ascontiguousarray(weight).tobytes())

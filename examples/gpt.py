@@ -1,4 +1,4 @@
-"""A small GPT and its data, which the examples train. Text is made by a fixed rule, so that nothing is downloaded."""
+"""The small GPT of the examples and its data. A fixed rule generates the text, so nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Gpt(nn.Module):
 
 
 def batch(generator: torch.Generator, size: int = 4) -> tuple[Tensor, Tensor]:
-    """Tokens, and those that follow them: each is a fixed function of the one before."""
+    """Tokens and their successors: each token is a fixed function of the previous one."""
     first = torch.randint(VOCABULARY, (size, 1), generator=generator)
     rows = [first]
     for _ in range(CONTEXT):

@@ -1,4 +1,4 @@
-"""A GPT under DDP that saves its state with torch.save, and goes on from the newest one.
+"""A GPT under DDP that saves with torch.save and resumes from the newest checkpoint.
 
 torchrun --nproc-per-node 2 examples/gpt_ddp.py --folder checkpoints
 """
@@ -43,12 +43,12 @@ def main() -> None:
                 save(options.folder, step, model, optimizer, generators)
     if rank == 0:
         print(f"weights {digest(p.detach() for p in model.parameters())}")
-    dist.barrier()  # a rank that ends while another still talks to it makes that one abort
+    dist.barrier()  # if one rank exits while another still communicates with it, the other aborts
     dist.destroy_process_group()
 
 
 def gathered(state: torch.Tensor) -> list[torch.Tensor]:
-    """Of all ranks."""
+    """The tensors of all ranks."""
     found: list[torch.Tensor] = [torch.empty_like(state) for _ in range(dist.get_world_size())]
     dist.all_gather(found, state)
     return found
@@ -76,7 +76,7 @@ def save(
 def resume(
     folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, data: torch.Generator
 ) -> int:
-    """Steps that are done already."""
+    """Steps completed so far."""
     steps = [int(path.stem.partition("-")[2]) for path in folder.glob("step-*.pt")]
     if not steps:
         return 0

@@ -1,4 +1,4 @@
-"""A GPT under FSDP2 that saves its state with dcp.async_save, and goes on from the newest one.
+"""A GPT under FSDP2 that saves with dcp.async_save and resumes from the newest checkpoint.
 
 torchrun --nproc-per-node 2 examples/gpt_fsdp.py --folder checkpoints
 """
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--save-every", type=int, default=15)
     options = parser.parse_args()
     dist.init_process_group("gloo")
-    # Collectives of a save must not get in between those of the training.
+    # Collectives of a save must not interleave with those of training.
     saving = dist.new_group(backend="gloo")
     rank = dist.get_rank()
     torch.manual_seed(1)
@@ -63,7 +63,7 @@ def main() -> None:
     weights = digest(p.detach().full_tensor() for p in model.parameters())
     if rank == 0:
         print(f"weights {weights}")
-    dist.barrier()  # a rank that ends while another still talks to it makes that one abort
+    dist.barrier()  # if one rank exits while another still communicates with it, the other aborts
     dist.destroy_process_group()
 
 
@@ -77,7 +77,7 @@ def state_of(
 def resume(
     folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, data: torch.Generator
 ) -> int:
-    """Steps that are done already. A folder without `.metadata` is of a save that was cut off."""
+    """Steps completed so far. A folder without `.metadata` is an interrupted save."""
     steps = [int(path.parent.name.partition("-")[2]) for path in folder.glob("step-*/.metadata")]
     if not steps:
         return 0

@@ -1,4 +1,4 @@
-"""A small GPT-2, made from its configuration, trained by the Trainer of Hugging Face. It goes on from the newest checkpoint.
+"""A small GPT-2, built from a configuration and trained by the Hugging Face Trainer. It resumes from the newest checkpoint.
 
 torchrun --nproc-per-node 2 examples/hf_trainer.py --folder checkpoints
 """

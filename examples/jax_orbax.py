@@ -1,4 +1,4 @@
-"""A network of JAX whose state Orbax saves, asynchronously. It goes on from the newest checkpoint.
+"""A JAX network that Orbax saves asynchronously. It resumes from the newest checkpoint.
 
 python examples/jax_orbax.py --folder checkpoints
 """

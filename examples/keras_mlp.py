@@ -1,4 +1,4 @@
-"""A network of Keras that saves after every few batches, and goes on from what it has saved.
+"""A Keras network that saves every few batches and resumes from its newest save.
 
 python examples/keras_mlp.py --folder checkpoints
 """

@@ -1,4 +1,4 @@
-"""The GPT of `gpt.py`, trained by Lightning; its checkpoints are written in the foreground, or in a thread. It goes on from the newest one.
+"""The GPT of `gpt.py`, trained by Lightning. It saves in the foreground or in a thread, and resumes from the newest checkpoint.
 
 python examples/lightning_gpt.py --folder checkpoints [--devices 2] [--asynchronous]
 """

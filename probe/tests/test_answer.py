@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from traces import Written
 
 from ckptbench_probe.answer import Overrides, answer
 from ckptbench_probe.costs import costs
+from ckptbench_probe.main import main
 from ckptbench_probe.measures import measure
 from ckptbench_probe.reading import read
 from ckptbench_probe.words import as_option, counted
@@ -72,19 +74,35 @@ def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
     assert all(one in last for one in ("--mtbf 14h", "--gpu-mtbf 50000h", "--log jobs.txt"))
 
 
-def test_with_ckptbench_the_interval_is_told(folder: Path) -> None:
+def test_with_ckptbench_the_answer_has_its_layout(folder: Path) -> None:
+    """Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s; 80 is a round number."""
     measures = measure(read(folder))
-    (line,) = answer(costs(measures), Overrides(mtbf_s=7200.0), measures, folder / "costs.yaml")
-    # Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s: 80, a round number.
-    assert line.startswith("longer than this training's 10 steps: save at its end; a longer training: save every 80 steps (80 s): save_steps=80")  # fmt: skip
-    assert "today's 3 steps lose" in line
+    now, best, steps, failures = answer(
+        costs(measures), Overrides(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
+    )
+    assert re.match(r"now +3.0 s +loses 1\d %$", now)
+    assert re.match(r"as measured +7\d s +loses 1.\d % +saves \d+ GPU-hours a day +\(fine: ", best)
+    assert steps == "longer than this training's 10 steps: save at its end; a longer training: save every 80 steps (80 s): save_steps=80"  # fmt: skip
+    assert failures == "failures: one in 2.0 h, as you say; now is every 3 steps"
 
 
 def test_a_best_interval_that_loses_more_than_half_is_told(folder: Path) -> None:
     """No other one is fine there."""
     measures = measure(read(folder))
-    (line,) = answer(costs(measures), Overrides(mtbf_s=3.0), measures, folder / "costs.yaml")
-    assert "save every 1 step (1.0 s): save_steps=1, which loses 92 %" in line
+    _, best, steps, _ = answer(costs(measures), Overrides(mtbf_s=3.0), measures, folder / "costs.yaml")  # fmt: skip
+    assert "save every 1 step (1.0 s): save_steps=1" in steps
+    assert "loses 92 %" in best
+    assert "fine" not in best
+
+
+@pytest.mark.parametrize("verb", ["run", "summary", "compare"])
+def test_an_option_that_is_given_twice_is_refused(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--mtbf", "5h", "--mtbf", "9h", "x"])
+    assert ended.value.code == 2
+    assert "--mtbf is given twice: give it once" in capsys.readouterr().err
 
 
 def test_where_no_step_is_free_of_saves_that_is_told(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def rooms() -> str:
     settings = configparser.ConfigParser()
     settings.read(ROOT / ".importlinter")
     floors = settings["importlinter:contract:rooms"]["layers"].split("\n")[1:]
-    rows = ["| floor | room | what it is for |", "| --- | --- | --- |"]
+    rows = ["| floor | room | purpose |", "| --- | --- | --- |"]
     for number, floor in zip(range(len(floors), 0, -1), floors, strict=True):
         for room in floor.split(" | "):
             rows.append(f"| {number} | `{room}` | {docstring(f'ckptbench.{room}')} |")
@@ -40,7 +40,7 @@ def rates() -> str:
     """The published failure rates: what was counted, and the mean between two failures with its interval."""
     folder = ROOT / "config" / "failures"
     rows = [
-        "| file | what it counts | what is published | GPU-hours between two |",
+        "| file | counts | published | GPU-hours between two |",
         "| --- | --- | --- | --- |",
     ]
     for rate in read_rates(folder):

@@ -117,6 +117,8 @@ BAD = {
     "checkpoints: {keep_after_run: 3}": "checkpoints is {'keep_after_run': 3}: "
     "keep_after_run is 3, and no more are there than keep_during_run, which is 2",
     "checkpoints: {memory_folder: near}": "checkpoints.memory_folder is 'near': write the whole path",
+    "matrix: {framework: pytorch, epochs: 2, interval: [never, 4]}\ntraining: {steps_per_epoch: 5, warmup_steps: 2}": "matrix.interval is ['never', 4]: "
+    "the run pytorch-resnet50-digits-r1-b32-n2-torch_save-e4-rep0 has 10 steps in all, and ends before its first checkpoint: use a shorter one, or train longer",
     "matrix: {framework: pytorch, epochs: 2}\ntraining: {steps_per_epoch: 5, warmup_steps: 10}": "training.warmup_steps is 10: "
     "the run pytorch-resnet50-digits-r1-b32-n2-never-rep0 has 10 steps in all, and none is left to time",
     "exclude: [{ranks: 64}]": "exclude[0] is {'ranks': 64}: no cell matches it (a strategy matches with all its options): correct",
@@ -327,7 +329,7 @@ def test_the_largest_study_is_planned_in_seconds_and_its_names_fit_a_folder() ->
     largest = {
         "framework": "horovod_tensorflow", "model": "small_cnn", "dataset": "synthetic",
         "ranks": 1_000_000, "batch_size": 1, "epochs": 1_000_000, "format": "tf_checkpoint",
-        "deterministic": True, "interval": ["never", *range(10**9 - 99, 10**9)],
+        "deterministic": True, "interval": ["never", *(f"{steps} steps" for steps in range(10**9 - 99, 10**9))],
     }  # fmt: skip
     made = {"synthetic": {"train_samples": 10**9}}
     start = time.process_time()

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import fcntl
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 from ckptbench.cli.main import EXTRA, INSTALL
-from ckptbench.cli.verbs import WRONG_USE, run
+from ckptbench.cli.options import Options
+from ckptbench.cli.printed import answer_from_options
+from ckptbench.cli.verbs import WRONG_USE, decide, run
 from ckptbench.common.errors import DataError
 
 CASE = ["decide", "--gpus", "256", "--mtbf", "14h", "--step", "2.5s", "--restart", "8min"]
@@ -41,11 +49,12 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_answer_stands_beside_the_interval_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     lines = said(BOTH, capsys).splitlines()
     assert lines[:3] == [
-        "now       120 min   loses 8.7 %",
-        "blocking   40 min   loses 5.7 %   saves 182 GPU-hours a day   (fine: 21 - 76 min)",
-        "async     9.1 min   loses 2.2 %   saves 398                   (fine: 4.7 - 18 min)",
+        "now       120 min  loses 8.7 %",
+        "blocking   40 min  loses 5.7 %  saves 182 GPU-hours a day  (fine: 21 - 76 min)",
+        "async     9.1 min  loses 2.2 %  saves 398                  (fine: 4.7 - 18 min)",
     ]
-    assert "The interval in use is taken to be of blocking." in lines
+    assert "Now: every 2,880 steps, blocking; what is saved is so against that." in lines
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_settings_to_copy_are_in_whole_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,25 +213,28 @@ def test_json_has_the_keys_that_are_documented(capsys: pytest.CaptureFixture[str
 
 
 def test_one_line_says_what_other_rates_would_give(capsys: pytest.CaptureFixture[str]) -> None:
-    def best(mtbf: str) -> str:
-        lines = said(["decide", *BOTH[1:3], "--mtbf", mtbf, *BOTH[5:]], capsys).splitlines()
-        return ", ".join(line[len("blocking") :].split(" loses ")[0].strip() for line in lines[1:3])
+    """And of which strategy each number is."""
 
-    lines = said(BOTH, capsys).splitlines()
-    rarer, oftener = best("42h"), best("4h 40min")
+    def best(mtbf: str) -> list[str]:
+        lines = said(["decide", *BOTH[1:3], "--mtbf", mtbf, *BOTH[5:]], capsys).splitlines()
+        return [line.split()[1] for line in lines[1:3]]
+
+    (blocking_rarer, async_rarer), (blocking, asynchronous) = best("42h"), best("4h 40min")
     assert (
-        f"Best with a third as many failures: {rarer}; with three times as many: {oftener}."
-        in lines
+        f"A third or three times the failures: blocking {blocking_rarer} or {blocking} min, async {async_rarer} or {asynchronous} min."
+        in said(BOTH, capsys).splitlines()
     )
 
 
 def test_a_published_rate_has_an_interval_and_the_line_of_other_rates(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = said(["decide", *BOTH[1:3], "--rate", "llama3", *BOTH[5:]], capsys)
+    arguments = ["decide", *BOTH[1:3], "--rate", "llama3", *BOTH[5:]]
+    text = said(arguments, capsys)
     assert re.search(r"async +\d+ min \[\d+, \d+\] +loses [\d.]+ % \[[\d.]+, [\d.]+\]", text)
     assert "as published of Llama 3" in text
-    assert "Best with a third as many failures" in text
+    assert "more note with --explain" in text
+    assert "A third or three times the failures" in said([*arguments, "--explain"], capsys)
 
 
 def test_a_log_of_ones_own_has_an_interval_alone(
@@ -233,7 +245,7 @@ def test_a_log_of_ones_own_has_an_interval_alone(
     text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:]], capsys)
     assert "as in mine.csv" in text
     assert re.search(r"blocking +\d+ min \[\d+, \d+\]", text)
-    assert "as many failures" not in text
+    assert "times the failures" not in text
 
 
 def test_an_unknown_rate_is_one_line_with_the_names() -> None:
@@ -254,7 +266,8 @@ def test_an_interval_that_spans_more_than_tenfold_stands_beside_its_number(
         r"blocking +9.1 h \[3.9, 57\] +loses 0.37 % \[0.058, 0.89\] +saves [\d.]+", text
     )
     assert "?" not in text
-    assert "the best interval may be 3.9 - 57 h: begin with 9.1 h;" in text
+    text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--explain"], capsys)
+    assert "the best interval may be 3.9 - 57 h: begin with 9.1 h;" in " ".join(text.split())
     settings = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys)
     assert "blocking: every 13,000 steps, 9.0 h (best: 9.1 h [3.9, 57])" in settings
     told = json.loads(said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--json"], capsys))
@@ -320,12 +333,17 @@ def test_a_count_of_failures_is_given_by_two_options(capsys: pytest.CaptureFixtu
     count = ["--failures", "3", "--days", "7"]
     text = said(["decide", *BOTH[1:3], *count, *BOTH[5:]], capsys)
     assert re.search(r"now +120 min +loses 2.8 % \[1.2, 6.6\]", text)
-    assert "Failures as in your count of 3 in 7 days: one in 56 h on 256 GPUs (only 3:" in text
+    assert "Failures as in your count of 3 in 7 days: one in 56 h on 256 GPUs. Only 3:" in " ".join(
+        text.split()
+    )
     assert text == said(
         ["decide", *BOTH[1:3], "--failures", "3", "--days", "1 week", *BOTH[5:]], capsys
     )
     of_costs = said(["decide", "--costs", COSTS, *count], capsys)
-    assert "Of your count of 3 in 7 days: only 3: failures may come 0.21 to 2.9 times" in of_costs
+    assert (
+        "Failures as in your count of 3 in 7 days: one in 56 h on 512 GPUs. Only 3: failures may come 0.21 to 2.9 times"
+        in " ".join(of_costs.split())
+    )
     for half in (count[:2], count[2:]):
         assert "give both, as in --failures 3 --days 7" in refused([*BOTH, *half], capsys)
     for days in ("0", "nan", "soon"):
@@ -339,12 +357,76 @@ def test_where_failures_come_too_often_no_interval_helps(
     assert re.match(r"blocking +none helps +loses (99|100) %", text)
 
 
-def test_no_line_is_longer_than_100_characters_and_none_has_colour() -> None:
+def test_what_goes_to_no_terminal_has_80_columns_and_no_colour() -> None:
     names = ["--blocking", f"{'a long name ' * 12}=60s", "--async", "b=3s+90s"]
     text = printed([*CASE, *names, "--now", "2h"], COLUMNS="40", TERM="xterm-256color")
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert text == printed([*CASE, *names, "--now", "2h"], COLUMNS="300")
+
+
+@pytest.mark.parametrize(("columns", "widest"), [(60, 60), (80, 80), (200, 100)])
+def test_an_answer_has_the_width_of_its_terminal(columns: int, widest: int) -> None:
+    rate = [*BOTH[:3], "--rate", "llama3", *BOTH[5:], "--explain"]
+    lines = on_a_terminal(rate, columns).splitlines()
+    plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines]
+    prose = [line for line in plain if "loses" not in line]
+    assert widest - 20 < max(map(len, prose)) <= widest
+    assert max(map(len, plain)) <= max(widest, 75), "numbers are not broken"
+
+
+def test_a_terminal_shows_the_best_row_in_bold_unless_it_is_to_have_no_colour() -> None:
+    lines = on_a_terminal(BOTH, 80).splitlines()
+    assert [line.startswith("\x1b[") for line in lines[:3]] == [False, False, True]
+    assert "\x1b" not in on_a_terminal(BOTH, 80, NO_COLOR="1")
+    assert "\x1b" not in on_a_terminal(BOTH, 80, TERM="dumb")
+
+
+def test_explain_says_what_each_row_loses_it_to(capsys: pytest.CaptureFixture[str]) -> None:
+    """Together these are all of it."""
+    text = said([*BOTH, "--explain"], capsys)
+    assert re.search(r"blocking +5.7 % +2.3 % +2.4 % +0.95 %\n", text)
+    for choice in answer_from_options(parsed(BOTH)).choices:
+        assert choice.losses is not None
+        assert choice.losses.saves + choice.losses.lost_work + choice.losses.restarts == pytest.approx(choice.loses.value)  # fmt: skip
+
+
+def test_csv_has_a_row_a_strategy_with_the_keys_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for case in (BOTH, BOTH[:-2]):
+        rows = list(csv.DictReader(said([*case, "--csv"], capsys).splitlines()))
+        told = json.loads(said([*case, "--json"], capsys))["strategies"]
+        for row, each in zip(rows, told, strict=True):
+            flat = {**each, **{f"now_{key}": own for key, own in (each["now"] or {}).items()}}
+            del flat["now"]
+            assert {key: own for key, own in row.items() if own} == {key: str(own) for key, own in flat.items() if own is not None}  # fmt: skip
+    assert "give one of them" in refused([*BOTH, "--csv", "--json"], capsys)
+
+
+def parsed(arguments: list[str]) -> Options:
+    """The options, without what the answer is to look like."""
+    context = decide.make_context("decide", arguments[1:])
+    forms = ("save_steps", "explain", "as_csv", "as_json", "html")
+    return Options(**{key: own for key, own in context.params.items() if key not in forms})
+
+
+def on_a_terminal(arguments: list[str], columns: int, **environment: str) -> str:
+    """What the command prints there."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    shell = {key: own for key, own in os.environ.items() if key not in ("COLUMNS", "NO_COLOR")}
+    subprocess.run(
+        [sys.executable, "-c", "from ckptbench.cli.main import main; main()", *arguments],
+        stdout=follower,
+        check=True,
+        env={**shell, "TERM": "xterm-256color", **environment},
+    )
+    os.close(follower)
+    text = b""
+    with contextlib.suppress(OSError):  # that is how a terminal ends whose other side is closed
+        while part := os.read(leader, 65536):
+            text += part
+    os.close(leader)
+    return text.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("rate", [["--mtbf", "14h"], ["--rate", "llama3"]])
@@ -453,13 +535,10 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     of_costs = ["decide", "--costs", COSTS, *jobs]
     for each in (given, of_costs):
         text = " ".join(said(each, capsys).split())
-        assert "not counted: 1 PREEMPTED: where training starts again" in text
+        assert "Not counted: 1 PREEMPTED: where training starts again" in text
         assert "add --count PREEMPTED" in text
-        assert (
-            "not counted"
-            in json.loads(said([*each, "--json"], capsys))["remarks"][-1 if each is of_costs else 0]
-        )
-        assert "not counted" not in said([*each, "--count", "preempted"], capsys)
+        assert "Not counted" in " ".join(json.loads(said([*each, "--json"], capsys))["remarks"])
+        assert "Not counted" not in said([*each, "--count", "preempted"], capsys)
     assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
     assert "'NODEFAIL' is no state of a job that ended" in refused(
         [*given, "--count", "NODEFAIL"], capsys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from decision_tables import REPOSITORY, measured
 from figure_tables import Study
 
 from ckptbench.analysis.tables.store import write_tables
+from ckptbench.cli.tables import usual
 from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.report.answer import STUDY_TABLES
+from ckptbench.report.page.start import measured_cases
 
 COSTS = str(REPOSITORY / "config" / "costs-example.yaml")
 
@@ -41,10 +44,14 @@ def strategies(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict
 
 def test_a_file_of_costs_is_answered_at_its_own_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(["--costs", COSTS, "--mtbf", "14h"], capsys)
-    assert text.startswith("How often to checkpoint: my training\n")
-    assert "500 steps" in text
-    assert "on 512 GPUs" in text
-    assert max(map(len, text.splitlines())) <= 100
+    lines = text.splitlines()
+    assert lines[0] == "my training: 512 GPUs, step 2.5 s, MTBF 14 h"
+    assert re.match(r"now +21 min +loses 6.9 %$", lines[2])
+    assert re.match(
+        r"asynchronous, shrink +27 min \[26, 29\] +loses 1.2 % +saves 705 GPU-h/day$", lines[3]
+    )
+    assert "Now: every 500 steps, torch.save, restart; what is saved is so against that." in lines
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_command_and_the_options_agree(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +71,7 @@ def test_other_rates_are_in_json_where_the_text_has_them(
     rate: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = ["--costs", COSTS, *rate]
-    assert "A third as many: " in said(case, capsys)
+    assert "A third or three times the failures: " in said([*case, "--explain"], capsys)
     for each in strategies(case, capsys).values():
         assert each["interval_s_if_failures_a_third"] > each["interval_s"] > each["interval_s_if_failures_three_times"]  # fmt: skip
     log = str(REPOSITORY / "config" / "failures" / "example" / "log.csv")
@@ -98,9 +105,9 @@ def test_saves_that_wait_for_the_one_before_are_named(
 
 def test_a_study_is_answered_for_other_gpus(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(["--study", study, "--gpus", "256", "--mtbf", "14h"], capsys)
-    rows = [line for line in text.splitlines() if line.startswith("256* ")]
-    assert len(rows) == 4
-    assert "projected" in text
+    assert text.count("256 GPUs, projected: saves stop for") == 2
+    assert len(re.findall(r"^(native|deepfreeze) +[\d.]+ min", text, re.MULTILINE)) == 4
+    assert len(re.findall(r"^now \(native\) ", text, re.MULTILINE)) == 2
     assert "--study" not in text
 
 
@@ -190,5 +197,31 @@ def test_what_is_saved_is_so_against_the_first_strategy_whatever_the_way_in(
         assert of_file[name]["now"]["name"] == "one"
         assert of_file[name]["now"]["loses"] == pytest.approx(each["now"]["loses"])
     text = said(["--costs", str(costs), "--mtbf", "14h"], capsys)
-    assert " -2,069 " in text
-    assert "Today, and what is saved against it: every 2,880 steps with one." in text
+    assert "costs 2,069 more" in text
+    assert "Now: every 2,880 steps, one; what is saved is so against that." in text
+    table = said(options, capsys).splitlines()[:3]
+    assert sorted(table) == sorted(text.splitlines()[2:5])
+
+
+@pytest.mark.parametrize("form", [[], ["--explain"], ["--csv"], ["--json"]])
+def test_a_study_without_costs_has_no_rows(
+    form: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = {**Study(frameworks=("pytorch",)).tables(), DECISION_COSTS.name: DECISION_COSTS.rows([])}  # fmt: skip
+    write_tables(tmp_path, {name: tables[name] for name in (*STUDY_TABLES, DECISION_COSTS.name)})
+    text = said(["--study", str(tmp_path), "--gpus", "8", "--mtbf", "14h", *form], capsys)
+    assert ("Nothing to decide from" in text) == (form != ["--csv"])
+
+
+def test_screen_json_and_page_compare_with_the_same_interval_in_use(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of the first strategy of the system and recovery: the page's first one."""
+    told = strategies(["--study", study, "--gpus", "256", "--mtbf", "14h"], capsys)
+    for case in measured_cases(measured(), usual(gpus=[256])):
+        recovery = case["title"].rpartition(" · ")[2]
+        first, *_ = case["strategies"]
+        used = {(each["now"]["name"], f"{each['now']['steps']} steps", each["now"]["loses"]) for name, each in told.items() if name.endswith(recovery)}  # fmt: skip
+        ((name, steps, _),) = used
+        assert name == f"{first['name']}, {recovery}"
+        assert steps == dict(case["pairs"])["now"]

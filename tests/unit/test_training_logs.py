@@ -17,8 +17,8 @@ import click
 import pytest
 from training_logs import Made, bars, csv_rows, megatron, nanogpt, own_lines, torchtitan
 
+from ckptbench.cli.log_costs import costs_of_log
 from ckptbench.cli.options import Options
-from ckptbench.cli.tables import costs_of_log
 from ckptbench.cli.verbs import WRONG_USE, run
 from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.decide.training_log.facts import Facts, facts_of
@@ -391,12 +391,22 @@ def test_a_log_is_answered_by_the_interval_to_set(
 ) -> None:
     log = str(written(tmp_path, megatron(Made())))
     lines = said(["--training-log", log, "--restart", "90s", "--mtbf", "14h"], capsys).splitlines()
-    assert lines[0] == "How often to checkpoint: train.log"
-    assert lines[1] == "Save every 1,000 steps (41 min): --save-interval 1000"
-    assert lines[2] == "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
-    assert lines[3].startswith("It tells: a step 2.4")
-    assert lines[4].startswith("A log does not tell all that steps lose beside an asynchronous ")
-    assert max(map(len, lines)) <= 100
+    assert re.match(
+        r"train.log: 64 GPUs, step 2.\d s, save 6\d s, restart 90 s, MTBF 14 h$", lines[0]
+    )
+    assert re.match(r"now +8.\d min +loses 1\d %", lines[2])
+    assert re.match(r"as in the log +4\d min", lines[3])
+    assert lines[5] == "Save every 1,000 steps (41 min): --save-interval 1000"
+    assert lines[6].startswith("A third or three times the failures: as in the log ")
+    assert len(lines) == 7
+    assert max(map(len, lines)) <= 80
+    explained = said(
+        ["--training-log", log, "--restart", "90s", "--mtbf", "14h", "--explain"], capsys
+    )
+    read = "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
+    assert read in explained
+    assert "It tells: a step 2.4" in explained
+    assert "A log does not tell all that steps lose beside an asynchronous " in explained
     told = json.loads(
         said(["--training-log", log, "--restart", "90s", "--mtbf", "14h", "--json"], capsys)
     )
@@ -404,7 +414,8 @@ def test_a_log_is_answered_by_the_interval_to_set(
     assert choice["fine_from_steps"] < 1000 < choice["fine_to_steps"]
     assert choice["steps_lo"] < choice["steps"] < choice["steps_hi"]
     assert choice["now"]["steps"] == 200
-    assert (told["gpus"], told["remarks"][1]) == (64, lines[2])
+    assert (told["gpus"], told["remarks"][1]) == (64, read)
+    assert choice["name"] == choice["now"]["name"] == "as in the log"
 
 
 def test_what_steps_lose_beside_a_save_counts(
@@ -414,7 +425,9 @@ def test_what_steps_lose_beside_a_save_counts(
     made = Made(step_s=1.4, stall_s=0.02, beside_s=1.3, finished_s=40.0, noise=0.01)
     log = str(written(tmp_path, torchtitan(made)))
     case = ["--training-log", log, "--restart", "90s", "--mtbf", "14h"]
-    assert "then slower steps up to the next line: 1.3" in " ".join(said(case, capsys).split())
+    assert "then slower steps up to the next line: 1.3" in " ".join(
+        said([*case, "--explain"], capsys).split()
+    )
     (choice,) = json.loads(said([*case, "--json"], capsys))["strategies"]
     assert choice["interval_s"] == pytest.approx((2 * 14 * 3600 * 1.32) ** 0.5, rel=0.1)
 
@@ -442,10 +455,11 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert of_log["strategies"][0][key] == pytest.approx(of_options["strategies"][0][key])
     assert of_log["strategies"][0]["now"]["steps"] == 3600
     own[own.index("--async") : own.index("--async") + 2] = ["--blocking", "60s"]
-    text = said(["--training-log", log, "--rate", "llama3", *own], capsys)
+    text = said(["--training-log", log, "--rate", "llama3", *own, "--explain"], capsys)
     assert "All numbers are those of the options." in text
     assert "A log does not tell" not in text
-    assert "512*" in text  # projected from 64
+    assert "512 GPUs" in text
+    assert "Projected: " in text  # from 64
 
 
 def test_the_evaluation_in_a_save_is_told_until_an_option_says_what_the_save_costs(
@@ -735,14 +749,14 @@ def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
     told = {each["name"]: each for each in json.loads(said([*given, "--json"], capsys))["strategies"]}  # fmt: skip
     options = ["--gpus", "64", "--step", "2.5s", "--blocking", "60s", "--async", "3s+90s", "--now", "200 steps"]  # fmt: skip
     alone = {each["name"]: each for each in json.loads(said([*case, *options, "--json"], capsys))["strategies"]}  # fmt: skip
-    assert told.keys() == {"save of the log", "async"}
-    for name, other in (("save of the log", "blocking"), ("async", "async")):
+    assert told.keys() == {"as in the log", "async"}
+    for name, other in (("as in the log", "blocking"), ("async", "async")):
         for key in ("steps", "loses", "saves_gpu_hours_a_day"):
             assert told[name][key] == pytest.approx(alone[other][key], rel=0.01)
-        assert told[name]["now"]["name"] == "save of the log"
+        assert told[name]["now"]["name"] == "as in the log"
         assert told[name]["now"]["loses"] == pytest.approx(alone[other]["now"]["loses"], rel=0.01)
     text = " ".join(said(given, capsys).split())
-    assert "Today, and what is saved against it: every 200 steps with save of the log." in text
+    assert "Now: every 200 steps, as in the log; what is saved is so against that." in text
     assert "give --async" not in text
     assert "If the saves of the log are asynchronous, " in text  # as that version does not say it
 
@@ -783,7 +797,7 @@ def test_several_logs_are_joined_in_time(tmp_path: Path, capsys: pytest.CaptureF
     whole = written(tmp_path, first.read_text() + later.read_text(), "all.log")
     for order in ((later, first), (first, later)):
         assert facts_of(read_logs(order)[1]) == facts_of(read_log(whole))
-    assert run(decided("--training-log", later, "--training-log", first)) == 0
+    assert run(decided("--training-log", later, "--training-log", first, "--explain")) == 0
     assert "Read b.log, a.log as torchtitan: " in capsys.readouterr().out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ OPTIONS = "options-{}.json"
 """The file of a run's own values."""
 HOURS = (1, 10, 100)
 """Between two failures, of the table where no rate is known."""
+MEASURED = "as measured"
+"""The name of the run's saves."""
+WIDTH = 80
 EXAMPLES = "--mtbf 14h (between two failures of the job), --gpu-mtbf 50000h (of one GPU) or --log jobs.txt (your scheduler's jobs)"
 
 
@@ -79,13 +83,39 @@ def interval_lines(costs: Costs, overrides: Overrides, measures: Measures) -> li
             steps, loses, now = _best(costs, 3600.0 * hours)
             rows.append((f"{hours} h", _every(costs, steps), percent(loses), percent(now), _longer(steps, updates)))  # fmt: skip
         return [f"{RATE_NEEDED}:", *(row.format(*one).rstrip() for one in rows)]
-    steps, loses, now = _best(costs, overrides.mtbf_s)
+    steps, _, _ = _best(costs, overrides.mtbf_s)
     longer = _longer(steps, updates)
     setting = "" if costs.background else f": save_steps={steps}"  # of trainers that block
     return [
-        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}{setting}, which loses"
-        f" {percent(loses)}; today's {today} lose {percent(now)}, at a failure every {duration(overrides.mtbf_s)} (as you say)"
+        *_table(costs, overrides, measures.ranks),
+        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}{setting}",
+        f"failures: one in {duration(overrides.mtbf_s)}, as you say; now is every {today}",
     ]
+
+
+def _table(costs: Costs, overrides: Overrides, ranks: int) -> list[str]:
+    """The answer as ckptbench prints it for every way in."""
+    model: Any = importlib.import_module("ckptbench.decide.model")
+    layout: Any = importlib.import_module("ckptbench.report.answer.layout")
+    choices: Any = importlib.import_module("ckptbench.report.answer.choice")
+    number = importlib.import_module("ckptbench.report.answer.quantities").Quantity
+    saving = model.Saving(
+        stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
+    )
+    recovering, step = model.Recovering(down_s=costs.down_s), costs.step.mean
+    rate = 1 / (overrides.mtbf_s or math.inf)
+    best = model.best(saving, recovering, rate, step_s=step)
+
+    def choice(steps: float, useful: float, **more: Any) -> Any:
+        return choices.Choice(name=MEASURED, steps=number(steps), interval_s=number(steps * step), loses=number(1 - useful), **more)  # fmt: skip
+
+    used = float(model.goodput(costs.interval_steps * step, saving, recovering, rate))
+    fine = choices.fine_steps(float(best.fine_from_steps), float(best.fine_to_steps))
+    saved = 24 * (overrides.gpus or ranks) * (float(best.goodput) - used)
+    now = choice(costs.interval_steps, used)
+    found = choice(float(best.steps), float(best.goodput), fine_steps=fine, saves_gpu_hours=saved, now=now)  # fmt: skip
+    unit = "GPU" if overrides.gpus else "rank"
+    return [line.text for line in layout.table([layout.Block(choices=(found,))], WIDTH, unit)]
 
 
 def _longer(steps: int, updates: int) -> str:

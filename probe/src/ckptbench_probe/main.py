@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from ckptbench_probe import __version__
 from ckptbench_probe.answer import Overrides
@@ -29,6 +30,7 @@ from ckptbench_probe.variables import task_of_slurm
 from ckptbench_probe.words import number_of
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
+_GIVEN = "given options"
 _UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
@@ -40,8 +42,33 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNIT_S[found[2]]
 
 
+class _Once(argparse.Action):
+    """Stores a value, and refuses a second one: argparse would take the last without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        given = vars(namespace).setdefault(_GIVEN, set())
+        if option_string is not None and self.dest in given:
+            parser.error(f"{option_string} is given twice: give it once")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Whose options are given once, also those of its verbs."""
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self.register("action", None, _Once)
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = _Parser(
         "ckptbench-probe",
         description="What the checkpoints of your own training cost, and how often it should save.",
     )
@@ -49,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(
         dest="verb", required=True, metavar="run | summary | compare | check"
     )
-    overrides = argparse.ArgumentParser(add_help=False)
+    overrides = _Parser(add_help=False)
     overrides.add_argument(
         "--gpus", type=number_of("GPUs"), help="on which the training is to run; default: its ranks"
     )

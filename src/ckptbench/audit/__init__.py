@@ -1,1 +1,1 @@
-"""Whether this machine's study is to be believed: checks whose answers are known before, or that only an honest machine passes."""
+"""Checks of whether this machine's study can be trusted: each has a known answer, or passes only on an honest machine."""

@@ -1,1 +1,1 @@
-"""The command `ckptbench`: its verbs, their options, and what they print."""
+"""The command `ckptbench`: verbs, options and printed output."""

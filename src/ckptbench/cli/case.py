@@ -10,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide import RATE_FACTORS
+from ckptbench.decide.losses import Losses
 from ckptbench.decide.model import Best, Recovering, Saving, best, goodput
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
+from ckptbench.report.answer.at_limit import AtLimit
+from ckptbench.report.answer.choice import Choice, fine_steps
+from ckptbench.report.answer.labels import capitalized
 from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ class Failing:
     """Failures in a second: the estimate, and where it has a 95 % interval the ends of that. Interval and loss of an answer lie between those of the ends."""
     said: str
     """A sentence on it."""
+    sure: tuple[str, ...] = ()
+    """Sentences on how sure it is."""
+    doubts: tuple[str, ...] = ()
+    """Sentences on what is not counted."""
     is_counted: bool
     """Whether failures of the reader's own machine were counted. Of any other rate the answer says what other rates would give."""
     is_bound: bool = False
@@ -38,7 +46,7 @@ class Failing:
     @classmethod
     def as_given(cls, mtbf_s: float) -> Self:
         """From a number of the reader."""
-        said = f"Failures: one in {duration(mtbf_s)}, as given."
+        said = f"Failures: one in {duration(mtbf_s)}, as you say."
         return cls(per_s=np.array([1 / mtbf_s]), said=said, is_counted=False)
 
     @classmethod
@@ -50,20 +58,30 @@ class Failing:
         return cls(
             per_s=gpus / (np.array(hours) * SECONDS_PER_HOUR),
             said=_said(rate, gpus),
+            sure=how_sure(rate),
+            doubts=doubts(rate),
             is_counted=rate.is_own_count,
             is_bound=rate.is_bound,
         )
 
 
+def doubts(rate: FailureRate) -> tuple[str, ...]:
+    """Sentences on what of a log is not counted."""
+    return () if rate.log is None else tuple(f"{capitalized(each)}." for each in rate.log.doubts)
+
+
+def how_sure(rate: FailureRate) -> tuple[str, ...]:
+    """Further sentences on how sure a rate is."""
+    apart = () if rate.log is None else rate.log.doubts
+    return tuple(f"{capitalized(each)}." for each in rate.said() if each not in apart)
+
+
 def _said(rate: FailureRate, gpus: int) -> str:
-    often = duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)
-    whose = (
-        f"as published of {rate.file.title}" if rate.is_published else f"as in {rate.file.title}"
-    )
-    sure = f" ({'; '.join(rate.said())})" if any(rate.said()) else ""
+    often = f"one in {duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)} on {gpus:,} GPUs"
+    whose = "as published of" if rate.is_published else "as in"
     if rate.is_bound:
-        return f"Failures {whose}: at most one in {often} on {gpus:,} GPUs{sure}. So intervals may be longer, and less is lost."
-    return f"Failures {whose}: one in {often} on {gpus:,} GPUs{sure}."
+        return f"Failures {whose} {rate.file.title}: at most {often}. So intervals may be longer, and less is lost."
+    return f"Failures {whose} {rate.file.title}: {often}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,64 +105,6 @@ class Case:
     """The interval in use, of the first strategy."""
     limit: Limit | None = None
     """Of the time of a job."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtLimit:
-    """What a job loses at its time limit."""
-
-    lost_s: float
-    """Work at the best interval, on average, if training does not save at a signal."""
-    needs_s: float
-    """So long before the limit the signal must come."""
-    interval_s: float
-    """The best one if training saves at a signal. Infinite where no other save is needed."""
-    loses: Quantity
-    """At that interval."""
-
-    @classmethod
-    def of(cls, limit: Limit, saving: Saving, down_s: float, best: tuple[float, float], loses: Quantity) -> Self:  # fmt: skip
-        """From the best intervals in seconds without and with a save at a signal."""
-        best_s, signal_s = best
-        needs_s = float(saving.durable_s)
-        lost_s = best_s + needs_s - float(saving.period_s(best_s)) / 2
-        is_needed = signal_s + needs_s <= limit.seconds - down_s
-        return cls(
-            lost_s=lost_s,
-            needs_s=needs_s,
-            interval_s=signal_s if is_needed else math.inf,
-            loses=loses,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A strategy at its best interval, or at the one in use."""
-
-    name: str
-    steps: Quantity
-    interval_s: Quantity
-    """In useful time."""
-    loses: Quantity
-    """The part of the time that is not useful."""
-    is_least: bool = False
-    """Whether more is lost, as a log does not tell when its asynchronous saves are finished."""
-    fine_steps: tuple[int, int] | None = None
-    """The shortest and the longest interval that are fine. None for the interval in use, and where the best one loses more than half."""
-    saves_gpu_hours: float | None = None
-    """A day, against the interval in use. None where that is not given."""
-    now: Choice | None = None
-    """What the interval in use is and loses. None where it is not given."""
-    is_bound: bool = False
-    """Whether it is of a rate that is at most so high: then the interval may be longer, and less is lost."""
-    is_async: bool = False
-    """Whether training goes on before a checkpoint is durable."""
-    waits_s: float = 0.0
-    """For how long each save waits for the one before."""
-    other_s: tuple[float, float] | None = None
-    """The best interval in seconds where failures come a third, and three times, as often. None where the rate has an interval of its own."""
-    at_limit: AtLimit | None = None
-    """None without a time limit."""
 
 
 def answer(case: Case) -> tuple[Choice, ...]:
@@ -171,6 +131,7 @@ def _now(case: Case, now: Every, useful: Floats) -> Choice:
         loses=_known(1 - useful),
         is_bound=case.failing.is_bound,
         waits_s=float(case.strategies[0].saving.waits_s(steps * case.step_s)),
+        losses=_losses(case, case.strategies[0], steps * case.step_s),
     )
 
 
@@ -187,6 +148,7 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         waits_s=float(strategy.saving.waits_s(found.interval_s[0])),
         other_s=_at_other_rates(case, strategy),
         at_limit=_at_limit(case, strategy, float(found.interval_s[0])),
+        losses=_losses(case, strategy, float(found.interval_s[0])),
     )
     if useful is None or case.now is None:
         return choice
@@ -210,9 +172,8 @@ def _at_limit(case: Case, strategy: Strategy, best_s: float) -> AtLimit | None:
     return AtLimit.of(case.limit, strategy.saving, down_s, both_s, _known(1 - found.goodput))
 
 
-def fine_steps(shortest: float, longest: float) -> tuple[int, int] | None:
-    """The two in whole numbers. None where they are NaN, as no interval is fine."""
-    return None if math.isnan(shortest) else (int(shortest), int(longest))
+def _losses(case: Case, strategy: Strategy, interval_s: float) -> Losses:
+    return Losses.of(interval_s, strategy.saving, case.recovering, case.failing.per_s[:1])
 
 
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:

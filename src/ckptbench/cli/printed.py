@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
+import click
 
-from ckptbench.cli.case import Choice, answer
+from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
 from ckptbench.cli.sentences import asked
-from ckptbench.decide.model import LEAST_USEFUL, rounded
+from ckptbench.decide.model import rounded
+from ckptbench.report.answer.cells import AT_LEAST
+from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
-from ckptbench.report.answer.quantities import (
-    PERCENT,
-    Quantity,
-    duration,
-    saved,
-    span,
-    unit_of_time,
-)
-from ckptbench.report.answer.screen import (
-    AT_BEST,
-    AT_LEAST,
-    AT_MOST,
-    NONE_HELPS,
-    NOW,
-    WIDTH,
-    printed,
-    saves_at,
-    waiting,
-)
+from ckptbench.report.answer.layout import Block, Kind, Printed
+from ckptbench.report.answer.notes import explained, on_now, on_other_rates, on_waiting, on_wide
+from ckptbench.report.answer.quantities import Quantity, duration, unit_of_time
+from ckptbench.report.answer.screen import WIDTH, Screen, printed
 
 Settings = tuple[tuple[str, str], ...]
 """Of programs: how each is told the number of steps."""
@@ -49,9 +37,19 @@ BLOCKING_ONLY = ("Transformers",)
 """Programs that have no asynchronous saves."""
 
 
-def is_conclusive(choice: Choice) -> bool:
-    """Whether its interval can be recommended."""
-    return choice.steps.is_conclusive and not helps_nothing(choice)
+STYLES: Mapping[Kind, Mapping[str, Any]] = {
+    Kind.TITLE: {"underline": True},
+    Kind.BEST: {"bold": True, "fg": "green"},
+    Kind.WARNING: {"fg": "red"},
+    Kind.ADVICE: {"bold": True},
+}
+"""How lines look on a terminal."""
+NOW_KEYS = ("name", *(f"{name}{end}" for name in ("steps", "interval_s", "loses") for end in ("", "_lo", "_hi")), "at_least")  # fmt: skip
+
+
+def painted(line: Printed) -> str:
+    """For a terminal with colours."""
+    return click.style(line.text, **STYLES.get(line.kind, {}))
 
 
 def at_least(choice: Choice) -> str:
@@ -59,14 +57,9 @@ def at_least(choice: Choice) -> str:
     return AT_LEAST if choice.is_bound else ""
 
 
-def helps_nothing(choice: Choice) -> bool:
-    """Whether next to nothing gets done at the best interval either."""
-    return choice.loses.value > 1 - LEAST_USEFUL and not choice.is_bound
-
-
 def not_needed(choice: Choice, training_steps: int | None) -> str:
     """A sentence, where the whole training is not longer than the best interval. Else empty."""
-    steps = round(choice.steps.value) if is_conclusive(choice) else 0
+    steps = round(choice.steps.value) if choice.is_conclusive else 0
     if training_steps is None or steps < training_steps:
         return ""
     return (
@@ -79,7 +72,7 @@ def not_needed(choice: Choice, training_steps: int | None) -> str:
 class Answer:
     """The answer."""
 
-    text: str
+    screen: Screen
     gpus: int
     failures_per_s: float
     choices: tuple[Choice, ...]
@@ -90,6 +83,11 @@ class Answer:
     settings: Settings = SAVE_STEPS
     """Of programs, or of the one whose log was read."""
     multiple_of: int | None = None
+
+    def text(self, width: int = WIDTH, *, explain: bool = False, color: bool = False) -> str:
+        """The table with its notes, at most so wide."""
+        lines = printed(self.screen, width, explain=explain)
+        return "".join(f"{painted(line) if color else line.text}\n" for line in lines)
 
     def save_steps(self) -> str:
         """Settings to copy, for each strategy."""
@@ -106,11 +104,22 @@ class Answer:
         }
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
+    def csv(self) -> str:
+        """One row a strategy, with the keys of JSON as columns: of the interval in use they begin with `now_`."""
+        rows = [_flat(_content(each)) for each in self.choices]
+        if not rows:
+            return ""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
     def _settings(self, choice: Choice) -> Iterator[str]:
         if sentence := not_needed(choice, self.training_steps):
             yield f"{choice.name}: {sentence[0].lower()}{sentence[1:]}"
             return
-        if helps_nothing(choice):
+        if choice.helps_nothing:
             yield f"{choice.name}: no interval helps"
             return
         steps, lasts = settable(choice, self.multiple_of)
@@ -131,7 +140,7 @@ def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str
 def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
     """A round number of steps that is fine, and how long it is. A bound is not rounded: at least so many would say too much."""
     best = round(choice.steps.value)
-    fine = choice.fine_steps if _has_range(choice) else None
+    fine = choice.fine_steps if choice.has_range else None
     steps = rounded(best, fine or (best, best), multiple_of)
     return steps, duration(choice.interval_s.value * steps / choice.steps.value)
 
@@ -141,7 +150,7 @@ def _content(choice: Choice) -> dict[str, Any]:
     rarer, oftener = choice.other_s or (None, None)
     return {
         **_at(choice),
-        "told": is_conclusive(choice),
+        "told": choice.is_conclusive,
         "bound": choice.is_bound,
         "fine_from_steps": fine_from,
         "fine_to_steps": fine_to,
@@ -150,6 +159,13 @@ def _content(choice: Choice) -> dict[str, Any]:
         "now": None if choice.now is None else _at(choice.now),
         "saves_gpu_hours_a_day": choice.saves_gpu_hours,
     }
+
+
+def _flat(content: dict[str, Any]) -> dict[str, Any]:
+    """With the interval in use in columns of its own, also where there is none."""
+    now = content["now"] or dict.fromkeys(key for key in NOW_KEYS)
+    beside = {key: own for key, own in content.items() if key != "now"}
+    return beside | {f"now_{key}": now[key] for key in NOW_KEYS}
 
 
 def _at(choice: Choice) -> dict[str, Any]:
@@ -174,116 +190,25 @@ def answer_from_options(options: Options) -> Answer:
     """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
     case = options.case()
     choices = answer(case)
-    sentences = (case.failing.said, *remarks(choices), *asked(options, choices, case.gpus))
+    block = Block(choices=choices)
+    notes = (
+        case.failing.said,
+        *case.failing.sure,
+        *on_now([block]),
+        *on_waiting(choices),
+        *on_wide(choices),
+        *on_other_rates(block),
+    )
+    advised = (*case.failing.doubts, *asked(options, choices, case.gpus))
     return Answer(
-        text=table(choices) + "\n" + "".join(map(paragraph, sentences)),
+        screen=Screen(
+            blocks=(block,),
+            advice=advised,
+            remarks=notes,
+            explained=tuple(explained([block])),
+        ),
         gpus=case.gpus,
         failures_per_s=float(case.failing.per_s[0]),
         choices=choices,
-        remarks=sentences,
+        remarks=(*advised, *notes),
     )
-
-
-GAP = 2
-LONGEST_NAME, SHORTEST_NAME = 24, 8
-"""A longer name is broken: at the latest here, and sooner where numbers need the room."""
-Cells = tuple[str, str, str, str, str]
-"""Name, interval, loss, what is saved, and the fine range."""
-
-
-def table(choices: Sequence[Choice]) -> str:
-    """Lines that each end with a line break. Fine ranges stand below the table where they do not fit."""
-    rows = list(_cells(choices))
-    below = ""
-    if SHORTEST_NAME + _width(rows) > WIDTH:
-        ranges = ", ".join(f"{_fine(each)} ({each.name})" for each in choices if _has_range(each))
-        below = f"Fine: {ranges}." if ranges else ""
-        rows = [(*row[:-1], "") for row in rows]
-    longest = min(LONGEST_NAME, WIDTH - _width(rows))
-    return _laid_out(rows, longest) + (paragraph(below) if below else "")
-
-
-def paragraph(text: str) -> str:
-    """The text in lines of `WIDTH`, each with a line break."""
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False) + "\n"
-
-
-def remarks(choices: Sequence[Choice]) -> Iterator[str]:
-    """Sentences on the numbers."""
-    now = choices[0].now
-    if now is not None and len(choices) > 1:
-        yield f"The interval in use is taken to be of {now.name}."
-    if now is not None and now.waits_s > 0:
-        yield waiting(now.name, NOW, now.waits_s)
-    for choice in choices:
-        if choice.waits_s > 0:
-            yield waiting(choice.name, AT_BEST, choice.waits_s)
-        if not choice.steps.is_conclusive:
-            unit = unit_of_time(choice.interval_s.value)
-            between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
-            yield f"{choice.name}: the best interval may be {between}: begin with {duration(choice.interval_s.value)}; more failures counted on your machine narrow it."
-    others = [choice.other_s for choice in choices if choice.other_s is not None]
-    if len(others) == len(choices) and all(map(is_conclusive, choices)):
-        rarer, oftener = (", ".join(map(duration, every)) for every in zip(*others, strict=True))
-        yield f"Best with a third as many failures: {rarer}; with three times as many: {oftener}."
-
-
-def _cells(choices: Sequence[Choice]) -> Iterator[Cells]:
-    unit = " GPU-hours a day"  # said once
-    now = choices[0].now
-    for choice in (*([now] if now else []), *choices):
-        saves = _saves(choice)
-        yield (
-            "now" if choice is now else choice.name,
-            _interval(choice, in_use=choice is now),
-            f" loses {AT_MOST if choice.is_bound else ''}{choice.loses.shown(PERCENT)}",
-            f" {saves}{unit}" if saves else "",
-            f" (fine: {_fine(choice)})" if _has_range(choice) else "",
-        )
-        unit = "" if saves else unit
-
-
-def _width(rows: Sequence[Cells]) -> int:
-    """Of all columns but the names, with the gaps before them."""
-    widths = (max(map(len, column)) for column in list(zip(*rows, strict=True))[1:])
-    return sum(GAP + width for width in widths if width)
-
-
-def _laid_out(rows: Sequence[Cells], longest_name: int) -> str:
-    grid = Table.grid(padding=(0, GAP, 0, 0))
-    grid.add_column(overflow="fold", max_width=longest_name)
-    grid.add_column(justify="right", no_wrap=True)
-    columns = [column for column in zip(*rows, strict=True) if any(column)]
-    for _ in columns[2:]:
-        grid.add_column(no_wrap=True)
-    for cells in zip(*columns, strict=True):
-        grid.add_row(*cells)
-    return "".join(f"{line}\n" for line in printed(grid, WIDTH + GAP))
-
-
-def _saves(choice: Choice) -> str:
-    """`saves 182`, or `costs 182 more`: GPU-hours a day. Empty where there is nothing to compare with."""
-    if choice.now is None or choice.saves_gpu_hours is None or helps_nothing(choice):
-        return ""
-    bound = saves_at(choice.now.steps.value, choice.steps.value) if choice.is_bound else ""
-    saves = saved(choice.saves_gpu_hours)
-    return f"costs {bound}{saves[1:]} more" if saves.startswith("-") else f"saves {bound}{saves}"
-
-
-def _interval(choice: Choice, *, in_use: bool) -> str:
-    if helps_nothing(choice) and not in_use:
-        return NONE_HELPS
-    before = "" if in_use else at_least(choice)
-    return before + choice.interval_s.shown(unit_of_time(choice.interval_s.value))
-
-
-def _has_range(choice: Choice) -> bool:
-    """Whether its fine range is known. That of a bound is not: it lies higher where failures are rarer."""
-    return choice.fine_steps is not None and not (helps_nothing(choice) or choice.is_bound)
-
-
-def _fine(choice: Choice) -> str:
-    assert choice.fine_steps is not None
-    step_s = choice.interval_s.value / choice.steps.value
-    lo, hi = (steps * step_s for steps in choice.fine_steps)
-    return span(lo, hi, unit_of_time(choice.interval_s.value))

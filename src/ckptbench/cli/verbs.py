@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,6 +38,10 @@ from ckptbench.common.remedies import blame
 from ckptbench.decide.state_bytes import DTYPES, OPTIMIZERS
 
 WRONG_USE = 2
+WIDTH = 80
+"""Of an answer that goes to no terminal."""
+NARROWEST, WIDEST = 40, 100
+"""Of one on a terminal: longer lines of prose are hard to read, and numbers are never broken."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -68,7 +75,7 @@ class Decide(Grouped):
         "What a save takes (--blocking, --async, both, or a file)": ("--blocking", "--async"),
         "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
         "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
-        "The answer": ("--save-steps", "--json", "--html", "--help"),
+        "The answer": ("--explain", "--save-steps", "--csv", "--json", "--html", "--help"),
     }  # fmt: skip
 
 
@@ -103,8 +110,10 @@ class Decide(Grouped):
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="For any other log: Python's regular expressions with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print the setting to copy into your program.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Also write the calculator, a page filled with --study, --costs or --training-log.")
+@click.option("--explain", is_flag=True, help="Print all notes too, and what each row loses: to saves, lost work, restarts.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row a strategy, with the keys of --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; docs/decision.md explains its keys.")
-def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -> None:
+def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.
 
     Write a unit behind each number: 90s, 8 min, 2h, 1-02:00:00; 98GB, 512 GiB; 1.6GB/s.
@@ -116,8 +125,9 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
     from ckptbench.cli.checks import check
     from ckptbench.cli.options import Options
 
-    if save_steps and as_json:
-        raise click.UsageError("--save-steps and --json: give one of them")
+    forms = {"--save-steps": save_steps, "--explain": explain, "--csv": as_csv, "--json": as_json}
+    if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
+        raise click.UsageError(f"{' and '.join(given)}: give one of them")
     parsed = Options(**options)
     check(parsed)
     if html is not None and not parsed.is_of_tables:
@@ -134,9 +144,22 @@ def decide(save_steps: bool, as_json: bool, html: Path | None, **options: Any) -
         from ckptbench.cli.printed import answer_from_options
 
         answer = answer_from_options(parsed)
-    text = answer.json() if as_json else answer.save_steps() if save_steps else answer.text
-    click.echo(text, nl=False)
+    if save_steps or as_csv or as_json:
+        text = answer.json() if as_json else answer.csv() if as_csv else answer.save_steps()
+        click.echo(text, nl=False)
+        return
+    width, color = terminal()
+    click.echo(answer.text(width, explain=explain, color=color), nl=False, color=color)
 # fmt: on
+
+
+def terminal() -> tuple[int, bool]:
+    """The width of an answer, and whether it has colours: on a terminal that may have them."""
+    if not sys.stdout.isatty():
+        return WIDTH, False
+    width = shutil.get_terminal_size((WIDTH, 24)).columns
+    color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return max(NARROWEST, min(width, WIDEST)), color
 
 
 @ckptbench.command()

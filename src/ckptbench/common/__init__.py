@@ -1,1 +1,1 @@
-"""Errors, files, clocks and processes: what all rooms use of the machine."""
+"""Errors, files, clocks and processes, used by all rooms."""

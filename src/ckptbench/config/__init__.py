@@ -1,1 +1,1 @@
-"""What people write in a config, checked, and the cells it expands into."""
+"""The config: its fields, their validation, and the cells it expands into."""

@@ -108,6 +108,13 @@ def check_length(cell: Cell, config: StudyConfig) -> None:
             "train longer",
             training.warmup_steps,
         )
+    if cell.interval.steps(steps) > cell.epochs * steps:
+        raise FieldError(
+            ("matrix", "interval"),
+            f"the run {cell.id} has {cell.epochs * steps} steps in all, and ends before its first checkpoint: use a "
+            "shorter one, or train longer",
+            str(cell.interval),
+        )
     _check_listed(cell, config, cell.epochs * steps)
     try:
         if cell.is_killed:

@@ -1,4 +1,4 @@
-"""How often to checkpoint, with what, and how to recover: from what was measured and how often machines fail."""
+"""How often to checkpoint, with which strategy, and how to recover: from measured costs and failure rates."""
 
 COST_TABLES = (
     "runs",

@@ -1,1 +1,1 @@
-"""What strikes a run, and how training goes on after it."""
+"""Injected failures of a run, and recoveries from them."""

@@ -1,1 +1,1 @@
-"""One file or folder for each framework, behind one contract. Only there its library is imported."""
+"""One file or folder per framework, behind one contract. Its library is imported only there."""

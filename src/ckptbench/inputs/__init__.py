@@ -1,1 +1,1 @@
-"""What is made once, before any run: the frameworks' `environments` and the prepared `datasets`."""
+"""Inputs made once, before any run: the frameworks' `environments` and the prepared `datasets`."""

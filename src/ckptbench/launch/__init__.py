@@ -1,1 +1,1 @@
-"""The launcher: it starts the ranks of one run, watches them, and seals what they leave."""
+"""The launcher: starts the ranks of one run, monitors them, and seals the results."""

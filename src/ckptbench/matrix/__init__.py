@@ -1,1 +1,1 @@
-"""Cells, the points of the matrix: their fields, the registries of names that these take, their ids, and in `networks` each network."""
+"""Cells (points of the matrix): fields, registries of their allowed names, ids; in `networks` each network."""

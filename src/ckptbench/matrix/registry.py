@@ -217,12 +217,12 @@ OMISSIONS = {
     NOTHING: "no part",
     "position": "training begins at the first sample",
     "momentum": "the optimizer's slots are zero",
-    "random": "generators are as in a new process",
-    "dropout": "seeds of dropout layers are as in a new process",
+    "random": "random generators start as in a new process",
+    "dropout": "seeds of dropout layers start as in a new process",
     "statistics": "all ranks take the running statistics of rank 0",
-    "first_update": "ChainerMN's next update broadcasts, and drops its gradients",
+    "first_update": "ChainerMN's next update only broadcasts, and drops its gradients",
 }
-"""Parts of the state that a restart can leave out on purpose, and what happens then. A framework's entry lists those that matter to it."""
+"""Parts of the state that a restart can deliberately omit, with the effect. A framework's entry lists those relevant to it."""
 OF_SEVERAL_RANKS = ("statistics", "first_update")
 """Omissions that change something only with two ranks or more."""
 

@@ -1,1 +1,1 @@
-"""What people see: `figures`, the `answer`, the `page` to ask, and the `commands`."""
+"""Output for people: `figures`, the `answer`, the calculator (`page`) and the `commands`."""

@@ -1,1 +1,1 @@
-"""What launcher, ranks and analysis share of a run: its plan, events, trace, seal and folder, and in `control` the messages between launcher and ranks."""
+"""The parts of a run shared by launcher, ranks and analysis: plan, events, trace, seal and folder; in `control` the messages between launcher and ranks."""

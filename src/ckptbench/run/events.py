@@ -1,7 +1,7 @@
 """The events of a trace, in which a rank records its work. Each kind of event is a frozen dataclass.
 
-A trace is a file in which every line is a JSON object: the event's name under `event`, and its fields beside it.
-`docs/run-folder.md` has the fields of each from here (`make generated`).
+Every line of a trace is a JSON object: the event's name under `event`, and its fields.
+`docs/run-folder.md` documents the fields from these descriptions (`make generated`).
 
 Every `*_ns` is a whole number of nanoseconds of CLOCK_MONOTONIC, one clock for all ranks of a host. `step` counts
 the completed steps of the whole run. A field whose value is None is left out of the line.
@@ -31,12 +31,12 @@ class File:
     name: str
     kind: Annotated[
         FileKind,
-        "`state`: model and optimizer; `replica`: all of model and optimizer, which each rank writes for itself; `own`: the "
-        "state that only one rank has; `index`: the places of the other files",
+        "`state`: model and optimizer; `replica`: a whole copy of them by each rank; `own`: the "
+        "state of one rank only; `index`: where data lies in the other files",
     ]
     rank: Annotated[
         int | None,
-        "the rank that wrote it, where several do; of a `replica` and of `own` no other rank reads it",
+        "the rank that wrote it, if several do; only this rank reads its `replica` and `own`",
     ] = None
     bytes: int
     checksum: Annotated[
@@ -51,16 +51,16 @@ class Phase:
     moment: ClassVar = "when the part ends; the first event of an attempt is `launch`"
     name: Annotated[
         str,
-        "`launch`, to the rank's `main` (between hosts by wall clocks); `meet`, all ranks report to the launcher; `import` of the framework; `join`, its ranks connect; `data`; `build`, network and optimizer; of an attempt that goes on from a checkpoint also `evict` (cells with `cache: cold`), `load` and `first_step`",
+        "`launch`, until the rank's `main` (between hosts by wall clocks); `meet`, all ranks report to the launcher; `import` of the framework; `join`, ranks connect; `data`; `build`, network and optimizer; after a restart from a checkpoint also `evict` (cells with `cache: cold`), `load` and `first_step`",
     ]
     start_ns: Ns
     end_ns: Ns
     resident_bytes: Annotated[int | None, "for `evict`: bytes that stayed in the page cache"] = None
     read_bytes: Annotated[
         int | None,
-        "for `load`: bytes that came from storage, as the kernel counts",
+        "for `load`: bytes read from storage, counted by the kernel",
     ] = None
-    bytes: Annotated[int | None, "for `load`: size of the files that this rank read"] = None
+    bytes: Annotated[int | None, "for `load`: size of the files read by this rank"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Start:
     attempt: Annotated[int, "from 1"]
     rank: int
     world_size: int
-    host: Annotated[str, "by the scheduler's name"]
+    host: Annotated[str, "its name in the scheduler"]
     pid: int
     device: Annotated[str, "`cpu`, or the model of the GPU"]
     monotonic_ns: Ns
@@ -92,15 +92,15 @@ class State:
     parameters: Annotated[int, "number of parameters of the network"]
     model: Annotated[int, "bytes of the parameters"]
     optimizer: Annotated[int, "bytes of the optimizer's slots"]
-    second_moments: Annotated[int, "bytes of those slots that are second moments"]
-    rest: Annotated[int, "bytes of the state that only this rank has, running statistics included"]
+    second_moments: Annotated[int, "bytes of the second moments among these slots"]
+    rest: Annotated[int, "bytes of this rank's own state, running statistics included"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     """A block of consecutive steps. Every list has one element for each step."""
 
-    moment: ClassVar = "after each epoch and before each save, outside all measured times; of a run that failures strike after each step"
+    moment: ClassVar = "after each epoch and before each save, outside all measured times; in a run with failures after each step"
     epoch: EpochNumber
     first_step: Annotated[int, "index in the run of the block's first step, from 0"]
     start_ns: Annotated[list[int], "ns"]
@@ -110,42 +110,44 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Training stood still while the study looked at it. This is no part of the epoch's time."""
+    """Training paused for a measurement. The pause is not part of the epoch's time."""
 
     moment: ClassVar = "before and after each save"
     step: Step
     start_ns: Ns
     end_ns: Annotated[
-        int, "ns; before a save with `training.proof`, when all ranks had recorded their state"
+        int, "ns; before a save with `training.proof`: when all ranks had recorded their state"
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The host memory, threads and processes of the rank, with all processes that it has started."""
+    """Host memory, threads and processes of the rank and all its descendants."""
 
     moment: ClassVar = "at the moments that `when` names"
     when: Annotated[
         MemoryMoment,
-        "`before` and `saved`: around each save; `written` and `durable`: of a save in the background; `epoch`: after each; `closed`: after training",
+        "`before` and `saved`: around each save; `written` and `durable`: of a background save; `epoch`: after each epoch; `closed`: after training",
     ]
     step: Annotated[
         int, "completed steps of the whole run; for `written` and `durable` those of the save"
     ]
     at_ns: Ns
-    bytes: Annotated[int, "resident anonymous memory of all of them, and shared memory once"]
-    shared_bytes: Annotated[int, "of these, shared memory"]
+    bytes: Annotated[
+        int, "resident anonymous memory of all of them, with shared memory counted once"
+    ]
+    shared_bytes: Annotated[int, "shared memory among these"]
     peak_bytes: Annotated[
         int,
-        "the largest `bytes` since the epoch or the last save began; other processes count as they are now",
+        "maximum of `bytes` since the start of the epoch or the last save; descendants count with their current value",
     ]
     threads: Annotated[int, "threads of all of them"]
-    processes: Annotated[int, "that the rank has started, and that these have"]
+    processes: Annotated[int, "number of descendants"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """The training loop was blocked by a save."""
+    """A save blocked the training loop."""
 
     moment: ClassVar = "after each save"
     step: Step
@@ -156,13 +158,13 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """The training loop waited for a save in the background, or for the removal of old versions after it."""
+    """The training loop waited for a background save, or for the removal of old versions after it."""
 
-    moment: ClassVar = "after each such wait; without a wait there is no event"
-    step: Annotated[int, "step of the save for which the loop waited"]
+    moment: ClassVar = "after each such wait"
+    step: Annotated[int, "step of that save"]
     why: Annotated[
         Literal["update", "save", "removal", "end"],
-        "`update`: the update, for the capture; `save`: the next save, for this one; `removal`: for the removal of old versions; `end`: training was over",
+        "`update`: the update waited for the capture; `save`: the next save waited for this one; `removal`: wait for the removal of old versions; `end`: wait after training",
     ]
     start_ns: Ns
     end_ns: Ns
@@ -170,7 +172,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """Training may change the state from now on, because the save has copied or written it."""
+    """The save has copied or written the state, so training may change it."""
 
     moment: ClassVar = "once for each save"
     step: Step
@@ -179,7 +181,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The files of this rank's shard of a version are in the staging folder, but perhaps not yet on stable storage."""
+    """This rank's files of a version are in the staging folder, perhaps not yet on stable storage."""
 
     moment: ClassVar = "once for each save and level"
     step: Step
@@ -193,7 +195,7 @@ class Durable:
     """A complete version, with its manifest, is on stable storage."""
 
     moment: ClassVar = (
-        "once for each save and level, by the rank that commits; on several nodes by one of each"
+        "once for each save and level, by the committing rank; on several nodes by one rank of each"
     )
     step: Step
     level: str
@@ -210,10 +212,10 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """Old versions were removed behind training."""
+    """Old versions were removed in the background."""
 
-    moment: ClassVar = "after each removal, by the rank that commits"
-    step: Annotated[int, "step of the version that was committed before"]
+    moment: ClassVar = "after each removal, by the committing rank"
+    step: Annotated[int, "step of the version committed just before"]
     start_ns: Ns
     end_ns: Ns
 
@@ -230,13 +232,13 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """The steps and checkpoints of an epoch have ended; its evaluation follows and is not included. Pauses are."""
+    """The steps and checkpoints of an epoch have ended. Its time includes pauses, but not the evaluation that follows."""
 
-    moment: ClassVar = "after each epoch, and before a save at its end, so that a restart from there need not record it: the later event counts"
+    moment: ClassVar = "after each epoch, and before a save at its end, so that a restart from there need not record it; the later event counts"
     epoch: EpochNumber
     start_ns: Ns
     end_ns: Ns
-    samples: Annotated[int, "on which this rank trained"]
+    samples: Annotated[int, "number of this rank's training samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,14 +249,14 @@ class Evaluation:
     epoch: EpochNumber
     start_ns: Ns
     end_ns: Ns
-    samples: Annotated[int, "in the shard"]
+    samples: Annotated[int, "number in the shard"]
     loss_sum: Annotated[float, "sum of their cross-entropies"]
     correct: Annotated[int, "samples classified correctly"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The attempt stopped because the launcher asked for it. Its last checkpoint is durable."""
+    """The attempt stopped at the launcher's request. Its last checkpoint is durable."""
 
     moment: ClassVar = "as the last event, instead of `end`"
     step: Step
@@ -262,47 +264,47 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """A digest of every tensor: sixteen hexadecimal digits that stand for its bits."""
+    """A digest of every tensor's bits: sixteen hexadecimal digits."""
 
     moment: ClassVar = "at the moments that `when` names"
     step: Step
     epoch: EpochNumber
     when: Annotated[
         str,
-        "`end`: after the last epoch, in every run. With `training.proof` also `epoch`, after each; `saved`, before each save; `loaded` and `stepped`, after a restart's load and first step; `version`: after training, of each version that is left, as its strategy loads it",
+        "`end`: after the last epoch, in every run. With `training.proof` also `epoch`: after each epoch; `saved`: before each save; `loaded` and `stepped`: after a restart's load and first step; `version`: after training, of each remaining version as loaded by its strategy",
     ]
     level: Annotated[str | None, "for `version`: where it lies"] = None
     tensors: Annotated[dict[str, str], "digests of the tensors of model and optimizer, by name"]
     rank_state: Annotated[
         dict[str, str],
-        "digests of this rank's own state, by name, and of `position/data`, the next sample's epoch and step; empty without `training.proof`",
+        "digests of this rank's own state and of `position/data` (epoch and step of the next sample), by name; empty without `training.proof`",
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """The first step of the run begins. The seconds of a trace of failures count from here."""
+    """The first step of the run begins. Failure times count from here."""
 
-    moment: ClassVar = "in an injector's journal, once for a run"
+    moment: ClassVar = "in an injector's journal, once per run"
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """A failure is about to strike."""
+    """A failure is about to be injected."""
 
     moment: ClassVar = "in an injector's journal, just before"
     failure: Annotated[int, "its number in the plan's `failures`, from 0"]
     kind: Annotated[str, "`kill`, `hang` or `damage`"]
-    attempt: Annotated[int, "that it strikes, from 1"]
+    attempt: Annotated[int, "the affected attempt, from 1"]
     monotonic_ns: Ns
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """A failure has struck: its victims are gone, or go on."""
+    """A failure was injected: its victims have ended or continue."""
 
     moment: ClassVar = "in an injector's journal, afterwards"
     failure: int
@@ -312,56 +314,54 @@ class Struck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfired:
-    """Training is over, and no failure strikes this rank any more."""
+    """Training is over. Lists the failures of this rank that never fired."""
 
     moment: ClassVar = "in an injector's journal, at the end of the last attempt"
-    ahead: Annotated[list[int], "numbers of the failures whose second is still to come"]
-    missed: Annotated[list[int], "numbers of those whose step, save or recovery never came"]
+    ahead: Annotated[list[int], "numbers of failures whose time had not come"]
+    missed: Annotated[list[int], "numbers of failures whose step, save or recovery never came"]
     monotonic_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """From the next step on this rank trains with these ranks. Before the first such event of an attempt all ranks do."""
+    """From the next step on this rank trains with these ranks (before the first such event with all ranks)."""
 
-    moment: ClassVar = "when ranks were lost and others go on, and when new ones have joined"
+    moment: ClassVar = "when others continue after a loss of ranks, and when new ranks have joined"
     step: Step
-    ranks: Annotated[
-        list[int], "their numbers in the run; the first one does what rank 0 does at other times"
-    ]
+    ranks: Annotated[list[int], "their numbers in the run; the first takes the role of rank 0"]
     first: Annotated[
         list[int],
-        "of each, its first sample in the step's global batch, from 0",
+        "for each rank its first sample in the step's global batch, from 0",
     ]
-    samples: Annotated[list[int], "of each, the number of its samples in a step"]
+    samples: Annotated[list[int], "for each rank its number of samples per step"]
     monotonic_ns: Ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regroup:
-    """Other ranks were lost or have joined, and this rank goes on."""
+    """Other ranks were lost or have joined, and this rank continues."""
 
-    moment: ClassVar = "when it is ready to go on; after `membership`"
-    step: Annotated[int, "completed steps of the whole run after which it goes on"]
+    moment: ClassVar = "when the rank is ready to continue; after `membership`"
+    step: Annotated[int, "completed steps of the whole run at which it continues"]
     reached: Annotated[
         int,
-        "completed steps of this rank before",
+        "steps that this rank had completed before",
     ]
     noticed_ns: Annotated[
         int,
-        "ns, when its step failed, or it knew of ranks that join, or was ready to join",
+        "ns, when its step failed, when it learned of joining ranks, or when it was ready to join",
     ]
-    agreed_ns: Annotated[int, "ns, when the ranks had agreed on who goes on and after which step"]
+    agreed_ns: Annotated[int, "ns, when the ranks had agreed on members and step"]
     ready_ns: Annotated[int, "ns, when it had the state of that step"]
-    bytes: Annotated[int, "of the state that it took over; 0: it had it"]
+    bytes: Annotated[int, "bytes of the state that it received; 0: it already had the state"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The launcher knows that ranks are lost."""
+    """The launcher noticed a loss of ranks."""
 
     moment: ClassVar = "in the launcher's trace"
-    attempt: Annotated[int, "that had the loss, from 1"]
+    attempt: Annotated[int, "attempt with the loss, from 1"]
     ranks: Annotated[list[int], "as far as known"]
     how: Annotated[str, "the first line of the error"]
     unix_ns: Annotated[int, "ns since 1970"]
@@ -369,7 +369,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllEnded:
-    """All processes of an attempt that had a loss have ended."""
+    """All processes of an attempt with a loss have ended."""
 
     moment: ClassVar = "in the launcher's trace"
     attempt: int
@@ -378,45 +378,45 @@ class AllEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The launcher has chosen the version from which the next attempt goes on."""
+    """The launcher has chosen the version from which the next attempt continues."""
 
     moment: ClassVar = "in the launcher's trace, just before the next attempt"
     attempt: Annotated[int, "the next one"]
     step: Annotated[int, "completed steps of that version; 0: from the beginning"]
     since_unix_ns: Annotated[
         int | None,
-        "ns since 1970, when it began to choose",
+        "ns since 1970, when the choice began",
     ] = None
     unix_ns: Annotated[int, "ns since 1970"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What the launcher's machine has counted so far. Two of these tell who else used it during an attempt."""
+    """Counters of the launcher's machine. The difference of two shows the load by others during an attempt."""
 
     moment: ClassVar = "in the launcher's trace, just before and after an attempt"
     attempt: int
     when: Annotated[Literal["begin", "end"], "of the attempt"]
     at_ns: Ns
-    cores: Annotated[int, "of the machine, that were online"]
+    cores: Annotated[int, "cores of the machine that were online"]
     busy_s: Annotated[float, "CPU time of all processes and kernel threads, without interrupts"]
     own_s: Annotated[
         float | None,
-        "of this, the launcher and all that it has started; missing if ranks are on other nodes too",
+        "the part used by the launcher and its descendants; missing if ranks also run on other nodes",
     ] = None
     kernel_s: Annotated[
         float | None,
-        "of this, the kernel's threads; missing in a container that hides them",
+        "the part used by kernel threads; missing in a container that hides them",
     ] = None
     stolen_s: Annotated[
         float | None,
-        "time that the host of a virtual machine did not give",
+        "time that the host withheld from a virtual machine",
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The rank has ended without an error."""
+    """The rank ended without an error."""
 
     moment: ClassVar = "as the last event"
     monotonic_ns: Ns

@@ -1,1 +1,1 @@
-"""What the rules of the workflow call: `python -m ckptbench.workflow VERB`, one module a verb."""
+"""Entry points of the workflow's rules: `python -m ckptbench.workflow VERB`, one module per verb."""

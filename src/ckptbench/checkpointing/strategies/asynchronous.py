@@ -1,7 +1,7 @@
-"""The strategy `async`: rank 0 copies model and optimizer and trains on, while a thread writes the copy.
+"""The strategy `async`: rank 0 copies model and optimizer and continues training while a thread writes the copy.
 
-Training waits for the copy alone. The memory is made before training and kept, because fresh memory takes several
-times as long as a copy.
+Training waits only for the copy. Its staging buffer is allocated before training and reused, because writing to fresh memory
+takes several times as long.
 """
 
 from __future__ import annotations

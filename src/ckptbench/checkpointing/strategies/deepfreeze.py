@@ -1,24 +1,24 @@
-"""The strategy `deepfreeze`: shards of all ranks, copied while the next step computes, or at once on a CPU.
+"""The strategy `deepfreeze`: every rank copies its shard while the next step computes, or at once on a CPU.
 
-After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots;
-the update does, and waits for what is not copied yet. What the forward pass changes (running statistics, random states) is
-copied at once.
+After Nicolae et al. 2020 (DeepFreeze, CCGrid). Forward and backward pass change neither parameters nor optimizer slots.
+Only the update does, so it waits until they are copied. State that the forward pass changes (running statistics, random
+states) is copied at once.
 
-On a CPU (PyTorch, Horovod over it and Chainer) a thread beside training takes more of its time than it hides. There the
-threads that train copy at once, natively, with the checksum in the same pass, as in `async`. If the environment was made
-without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies by NumPy.
+On a CPU (PyTorch, Horovod over it and Chainer) a background thread would take more time from training than it hides. There the
+training threads copy at once, in native code, with the checksum in the same pass, as in `async`. If the environment was made
+without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies with NumPy.
 
-- **Files** are written over those of a removed version: one stays on the disk until the run ends (`version-recycled.partial`).
-- **Levels**: `memory` of the node (outlives processes), `node`, a disk of the node, and `shared`, which is
-  `checkpoints.folder`. Each option says every how many-th checkpoint goes there, 0 for none, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one must be 1. `memory` and `node` keep one
-  version, removed when the run ended well. A restart takes the newest sound version, from the nearest level that has it.
-- **Several nodes**: each keeps its ranks' files, of two versions. A restart on the same nodes puts the newest step that all of
-  them have together in the shared folder; one on other nodes goes on from the newest version there.
-- **Not safe** with an optimizer that updates during the backward pass, nor with modules whose forward pass changes
+- **Files** overwrite those of a removed version, so one such version stays on the disk until the run ends (`version-recycled.partial`).
+- **Levels**: `memory` of the node (outlives processes), `node` (a disk of the node) and `shared`
+  (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. `memory` and `node` keep one
+  version, which is removed after a successful run. A restart uses the newest sound version, from the nearest level that has it.
+- **Several nodes**: each keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
+  complete across them into the shared folder; one on other nodes uses the newest version there.
+- **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes
   parameters (spectral norm).
 - **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.
-- TensorFlow compiles the wait into its step, so its results are rounded otherwise than with another strategy.
+- TensorFlow compiles the wait into its step, so rounding differs from that of other strategies.
 """
 
 from __future__ import annotations

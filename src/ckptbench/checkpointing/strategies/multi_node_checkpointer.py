@@ -1,10 +1,10 @@
-"""The strategy `multi_node_checkpointer`: ChainerMN's own checkpointer. Every rank writes the whole model and optimizer.
+"""The strategy `multi_node_checkpointer`: ChainerMN's own checkpointer; every rank writes the whole model and optimizer.
 
-It is `chainermn.create_multi_node_checkpointer` of Chainer 7.8.1. R ranks write R times the
-bytes, compressed. A version loads on as many ranks as wrote it, or fewer.
+It is `chainermn.create_multi_node_checkpointer` of Chainer 7.8.1. R ranks write R times the compressed bytes. A version loads
+on as many ranks as wrote it, or fewer.
 
-- Chainer itself starts anew, without an error, if no step has a file of every rank. Its `maybe_load` loads pickles, and
-  `finalize` deletes all files: neither is called.
+- Chainer itself silently starts from the beginning if no step has a file of every rank. Its `maybe_load` loads pickles, and
+  `finalize` deletes all files: ckptbench calls neither.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The strategy `native`: rank 0 writes model and optimizer in the framework's own way while the other ranks wait.
 
-Where ranks hold shards (`pytorch_fsdp`), rank 0 gathers the whole state first, in memory of its host.
+If ranks hold shards (`pytorch_fsdp`), rank 0 first gathers the whole state in host memory.
 """
 
 from __future__ import annotations

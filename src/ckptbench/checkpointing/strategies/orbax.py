@@ -1,11 +1,11 @@
-"""The strategy `orbax`: Orbax' AsyncCheckpointer over the framework's arrays, which writes while training goes on.
+"""The strategy `orbax`: Orbax' AsyncCheckpointer, which writes the framework's arrays while training continues.
 
-Orbax (orbax-checkpoint 0.12.8 with JAX 0.10.2) copies the arrays before its `save` returns, and writes the copies in threads.
-Of JAX every rank writes a part of the `jax.Array`s that all hold, and ranks wait for one another when a save begins and when
-it is written. Of TensorFlow rank 0 writes arrays of NumPy, and no other rank waits.
+Orbax (orbax-checkpoint 0.12.8 with JAX 0.10.2) copies the arrays before `save` returns, and writes the copies in threads.
+With JAX every rank writes a part of the replicated `jax.Array`s, and ranks wait for one another at the start and the end of a
+save. With TensorFlow rank 0 writes NumPy arrays, and no other rank waits.
 
-- Without compression, Orbax' default, which saves a quarter of the bytes of random weights for twice the processor time.
-- Each save takes new memory, and waits for the save before. An error comes from `wait_until_finished` or the next save. It
+- Orbax' default compression is off: it saves a quarter of the bytes of random weights and doubles the processor time.
+- Each save allocates new memory and waits for the previous save. `wait_until_finished` or the next save raises errors. It
   syncs nothing.
 """
 

@@ -1,7 +1,7 @@
 """The strategy `sharded`: every rank writes an equal shard of model and optimizer while training waits.
 
-Each of R ranks writes 1/R of the bytes; large tensors are cut. Where ranks hold shards (`pytorch_fsdp`), each writes its own,
-here and in `async` and `deepfreeze`, and reads no other bytes again.
+Each of R ranks writes 1/R of the bytes; large tensors are cut. If ranks hold shards (`pytorch_fsdp`), each writes and reads only
+its own, as with `async` and `deepfreeze`.
 """
 
 from __future__ import annotations

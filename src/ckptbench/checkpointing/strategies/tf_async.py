@@ -1,10 +1,10 @@
-"""The strategy `tf_async`: TensorFlow's own asynchronous checkpoint. Rank 0 writes while training goes on.
+"""The strategy `tf_async`: TensorFlow's own asynchronous checkpoint; rank 0 writes while training continues.
 
-`tf.train.Checkpoint` of TensorFlow 2.21 with `enable_async=True` copies the variables and writes the copies in a thread of
-its own. It is made over the raw tf.Variables: over Keras 3's model and optimizer, as documented, every save after the first
-raises `tf.function only supports singleton tf.Variables`.
+`tf.train.Checkpoint` of TensorFlow 2.21 with `enable_async=True` copies the variables and writes the copies in its own thread.
+It covers the raw tf.Variables: with Keras 3's model and optimizer, as documented, every save after the first raises
+`tf.function only supports singleton tf.Variables`.
 
-- The first two saves block longer: they make the copies and trace the function that copies.
+- The first two saves block longer: they allocate the copies and trace the copying function.
 - `sync()` raises nothing: the next save reports an error.
 """
 

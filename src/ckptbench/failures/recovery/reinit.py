@@ -1,12 +1,12 @@
-"""The recovery `reinit`: survivors keep their processes, one is started in place of the lost one, and all go back to the newest version.
+"""The recovery `reinit`: survivors keep their processes, a new one replaces the lost rank, and all return to the newest version.
 
-After Reinit for MPI (Georgakoudis et al. 2020). Survivors launch, import and read their data no more. When the new process has
-imported its framework all meet in a new process group, and make network and optimizer anew. Without a version, or after a loss
-on another node or meanwhile, all start again.
+After Reinit for MPI (Georgakoudis et al. 2020). Survivors do not launch, import or read data again. When the new process has
+imported its framework, all ranks form a new process group and rebuild network and optimizer. Without a version, or after a
+loss on another node or a second loss meanwhile, all restart.
 
-With `state: replica` survivors keep their state, and the new rank takes its part from one that holds the same: of `pytorch` from
-any, of `pytorch_hsdp` from the replica of its shard. Where none is left all go back to the version. The failed step is done
-again, so running statistics see its batch twice.
+With `state: replica` survivors keep their state, and the new rank copies its part from a rank with the same part: for `pytorch`
+any, for `pytorch_hsdp` the replica of its shard. If none is left, all return to the version. The failed step is
+repeated, so running statistics see its batch twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The recovery `restart`: when a rank dies, all ranks end, and training starts again from the newest sound checkpoint.
+"""The recovery `restart`: when a rank dies, all ranks end, and training restarts from the newest sound checkpoint.
 
-Without one it starts from the beginning. The launcher itself restarts a run only after its planned failures: after any other
-death a user or a scheduler's requeue must start it again.
+Without a checkpoint it starts from the beginning. The launcher restarts a run by itself only after planned failures: after any
+other failure a user or the scheduler's requeue must restart it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The recovery `torchrun`: PyTorch's elastic agent, which starts the ranks, ends the others when one dies, and starts all anew.
+"""The recovery `torchrun`: PyTorch's elastic agent starts the ranks; when one dies, it ends the others and restarts all.
 
-The agent knows nothing of checkpoints: the launcher chooses what the new ranks go on from. Nor does it notice a rank that
-hangs, which the launcher ends. On several nodes Slurm starts an agent on each; elsewhere all ranks must be on one node. A
-failure of a node ends its ranks, not its agent.
+The agent does not know checkpoints: the launcher chooses one for the new ranks. Nor does it notice a hanging rank, which the
+launcher ends. On several nodes Slurm starts an agent on each; with other schedulers all ranks must be on one node. A node
+failure ends its ranks, not its agent.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The recovery `ulfm`: MPI's user-level failure mitigation. Survivors shrink the communicator and go on, without a checkpoint.
+"""The recovery `ulfm`: MPI's user-level failure mitigation; survivors shrink the communicator and continue without a checkpoint.
 
-After Amatya et al. 2017: every rank holds the whole network, so nothing is lost with a rank but its share of the batch.
-Every rank trains alone, and gradients are averaged over the communicator that is left, by Open MPI 5.
+After Amatya et al. 2017: every rank holds the whole network, so a lost rank costs only its share of the batch. Each rank's
+framework runs without communication; Open MPI 5 averages gradients over the remaining communicator.
 
-After a loss the ranks agree on the last step that any has done, take over its state, and do the failed step again, so dropout
-draws once more. With `replace` the survivors start a process in place of each lost
-rank and wait for it; if a rank is lost meanwhile, all start again.
+After a loss the ranks agree on the last step that any of them completed, adopt its state, and repeat the failed step with a new
+dropout draw. With `replace` the survivors start a process in place of each lost rank and wait for it; if another
+rank is lost meanwhile, all restart.
 """
 
 from __future__ import annotations

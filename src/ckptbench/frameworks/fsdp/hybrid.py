@@ -1,7 +1,6 @@
-"""PyTorch with FSDP2 and hybrid sharding: the ranks are two groups, and each of them holds model and optimizer in shards.
+"""PyTorch with FSDP2 and hybrid sharding: two groups of ranks, each with a sharded copy of model and optimizer.
 
-So the ranks r and r + R/2 of R hold the same shard. It is written once: each of the two writes a half of it, and
-with DCP one writes all.
+Of R ranks, r and r + R/2 hold the same shard. It is written once: each of the two writes half of it, with DCP one writes all.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """PyTorch with FSDP2 (`fully_shard`): every rank holds a shard of parameters and optimizer slots; gloo on CPU, NCCL on GPUs.
 
-Each tensor is cut along its first dimension into as many parts as there are ranks, of which the last may be smaller or empty.
-Each layer of the network gathers its parameters when they are needed and drops them again. Gradients are those of
-DistributedDataParallel, bit for bit with two ranks; with more ranks they are summed in another order. Every rank keeps its own
-running statistics, unlike under DistributedDataParallel. A rank's memory has everything while the network is built, and while
-digests are taken: at the end of a run, and in proofs. Deterministic mode is that of PyTorch.
+Each tensor is cut along its first dimension into one part per rank; the last may be smaller or empty. Each layer gathers its
+parameters when needed, then frees them. With two ranks gradients equal those of DistributedDataParallel bit for bit; with
+more, the order of summation differs. Unlike under DistributedDataParallel, every rank keeps its own running statistics. A
+rank needs memory for the whole state while the network is built and while digests are taken (at the end of a run, and in
+proofs). Deterministic mode is PyTorch's.
 """
 
 from __future__ import annotations

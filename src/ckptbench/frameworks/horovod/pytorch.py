@@ -1,6 +1,6 @@
-"""PyTorch with Horovod: gradients are averaged by its DistributedOptimizer; gloo on CPU, NCCL on GPUs.
+"""PyTorch with Horovod: its DistributedOptimizer averages gradients; gloo on CPU, NCCL on GPUs.
 
-Deterministic mode is that of PyTorch, and `HOROVOD_FUSION_THRESHOLD=0`, as gradients that share a buffer are summed in
+Deterministic mode is PyTorch's, plus `HOROVOD_FUSION_THRESHOLD=0`, because gradients that share a buffer are summed in
 another order.
 """
 

@@ -1,6 +1,6 @@
-"""TensorFlow with Horovod: gradients are averaged by its allreduce inside the traced step; gloo on CPU, NCCL on GPUs.
+"""TensorFlow with Horovod: its allreduce averages gradients inside the traced step; gloo on CPU, NCCL on GPUs.
 
-Deterministic mode is that of TensorFlow, and `HOROVOD_FUSION_THRESHOLD=0`, as gradients that share a buffer are summed in
+Deterministic mode is TensorFlow's, plus `HOROVOD_FUSION_THRESHOLD=0`, because gradients that share a buffer are summed in
 another order.
 """
 

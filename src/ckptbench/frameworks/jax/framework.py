@@ -1,13 +1,13 @@
-"""JAX with optax: one device a rank, and a mesh of all ranks over which `shard_map` averages gradients; gloo on CPU.
+"""JAX with optax: one device per rank, and a mesh of all ranks over which `shard_map` averages gradients; gloo on CPU.
 
-Deterministic mode has no setting of its own: with one number of threads XLA computes the same bits in every run on CPU. It
-has no environment for GPUs.
+Deterministic mode needs no extra setting: on CPU, with a fixed number of threads, XLA computes the same bits in every run.
+There is no GPU environment.
 
-The update donates parameters and slots: XLA writes the new values over the old ones. Exception: an array of NumPy that
-`TensorHandle.read` returned keeps the old values alive, and the update takes new memory.
+The update donates parameters and slots: XLA overwrites the old values. But a NumPy array returned by
+`TensorHandle.read` keeps the old values alive; then the update allocates new memory.
 
-Every rank holds everything. JAX refuses to cut a dimension that the ranks do not divide, so with shards each tensor would have to
-lie padded.
+Every rank holds the whole state. JAX refuses to cut a dimension that is not divisible by the number of ranks, so shards would
+need padding.
 """
 
 from __future__ import annotations

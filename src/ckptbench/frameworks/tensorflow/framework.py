@@ -1,7 +1,7 @@
-"""TensorFlow with Keras 3: a custom training loop under MultiWorkerMirroredStrategy, one worker a rank.
+"""TensorFlow with Keras 3: a custom training loop under MultiWorkerMirroredStrategy, one worker per rank.
 
-Deterministic mode is `enable_op_determinism()`: an operation without a deterministic form is an error. In both modes there
-are seeds, one operation at a time, ring or NCCL, and no XLA.
+Deterministic mode is `enable_op_determinism()`: an operation without a deterministic implementation raises an error. Both
+modes use seeds, one operation at a time, ring or NCCL, and no XLA.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def architecture(build: Architecture) -> Architecture:
 
 @architecture
 def resnet50(image: tuple[int, int, int], classes: int) -> Network:
-    """ResNet-50 (He et al. 2016) with the ImageNet stem; the 3x3 convolution of a block has the stride."""
+    """ResNet-50 (He et al. 2016) with the ImageNet stem; the stride is in a block's 3x3 convolution."""
     layers: list[Layer] = [
         Conv(name="stem.conv", inputs=image[2], outputs=64, kernel=7, stride=2, pad=3),
         BatchNorm("stem.norm", 64),
@@ -108,9 +108,9 @@ ALEXNET_PIXELS = 11 - 2 * 2
 def alexnet(image: tuple[int, int, int], classes: int) -> Network:
     """AlexNet with one tower (Krizhevsky 2014, arXiv:1404.5997), without local response normalization.
 
-    With 1,000 classes it has 61,100,840 parameters, as in torchvision, whose layers these are. Images smaller than the
-    published 224x224 have the same: the last map is pooled to 6x6, as VGG-16's is to 7x7, and a pool is no larger than
-    what it pools. An image needs 7 rows and columns or more.
+    With 1,000 classes it has 61,100,840 parameters; the layers are torchvision's. The number is the same for images smaller
+    than the published 224x224: the last map is pooled to 6x6 (VGG-16's to 7x7), and pools are never larger than their
+    input. Images need at least 7 rows and columns.
     """
     if min(image[:2]) < ALEXNET_PIXELS:
         raise DataError(
@@ -154,8 +154,8 @@ def googlenet(image: tuple[int, int, int], classes: int) -> Network:
     """GoogLeNet (Szegedy et al. 2015: Inception v1, no batch norm), without local response normalization.
 
     With 1,000 classes it has 6,998,552 parameters. The layers are those of Caffe's bvlc_googlenet
-    (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time. Its pools round up. A pool is
-    no larger than what it pools, so that images smaller than the published 224x224 have the same parameters.
+    (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time. Its pools round up, and are
+    never larger than their input, so images smaller than the published 224x224 have the same parameters.
     """
     layers: list[Layer] = []
 
@@ -230,11 +230,10 @@ NT3_ROWS = 20 + 10 - 1 + 10 - 1
 def nt3(image: tuple[int, int, int], classes: int) -> Network:
     """NT3 (CANDLE's Pilot1 benchmarks): 1-D convolutions along the rows of an image, then dense layers.
 
-    The benchmark's input is 60,483 values, an image of (60483, 1, 1), and its network has 154,922,918 parameters.
-    Layers and sizes are those of Pilot1/NT3/nt3_baseline_keras2.py and nt3_default_model.txt in the repository
-    ECP-CANDLE/Benchmarks, at commit f6a3da88 of 2022-06-06. An image needs 38 rows or more. CANDLE trains it without
-    momentum, with Glorot-uniform kernels, and lowers the learning rate on a plateau. With the momentum here a checkpoint
-    weighs twice as much.
+    The benchmark's input is an image of (60483, 1, 1), and its network has 154,922,918 parameters. Layers and sizes follow
+    Pilot1/NT3/nt3_baseline_keras2.py and nt3_default_model.txt in the repository ECP-CANDLE/Benchmarks, at commit f6a3da88
+    of 2022-06-06. Images need at least 38 rows. CANDLE trains it without momentum, with Glorot-uniform kernels, and lowers
+    the learning rate on a plateau. The momentum used here doubles the size of a checkpoint.
     """
     height, width, channels = image
     if height < NT3_ROWS:
@@ -264,7 +263,7 @@ def nt3(image: tuple[int, int, int], classes: int) -> Network:
 
 @architecture
 def small_cnn(image: tuple[int, int, int], classes: int) -> Network:
-    """A network for tests, with batch norm, a residual, dropout and a few thousand parameters."""
+    """For tests: batch norm, a residual, dropout and a few thousand parameters."""
     return Network(
         (
             Conv(name="conv1", inputs=image[2], outputs=8, kernel=3, stride=2, pad=1),
@@ -290,7 +289,7 @@ def small_cnn(image: tuple[int, int, int], classes: int) -> Network:
 
 @architecture
 def plain_cnn(image: tuple[int, int, int], classes: int) -> Network:
-    """A network for tests, without batch norm and dropout, so that its gradient is a mean over samples."""
+    """For tests: no batch norm or dropout, so its gradient is a mean over samples."""
     return Network(
         (
             Conv(name="conv1", inputs=image[2], outputs=8, kernel=3, stride=2, pad=1, bias=True),

@@ -26,26 +26,26 @@ GPT2_VOCABULARY = 50_257
 
 
 def gpt2(tokens: tuple[int], classes: int) -> Network:
-    """GPT-2 (Radford et al. 2019), the smallest one: 124,439,808 parameters, with the head tied to the embedding.
+    """The smallest GPT-2 (Radford et al. 2019): 124,439,808 parameters, with the head tied to the embedding.
 
-    It has 12 layers of width 768, a vocabulary of 50,257 and at most 1,024 tokens, whatever the dataset has. Without
-    dropout, as in nanoGPT's pretraining.
+    It has 12 layers of width 768, a vocabulary of 50,257 for any dataset, and at most 1,024 tokens. No dropout, as in
+    nanoGPT's pretraining.
     """
     _check("gpt2", tokens, classes, vocabulary=GPT2_VOCABULARY, most=1024)
     return gpt(vocabulary=GPT2_VOCABULARY, most=1024, width=768, layers=12, heads=12)
 
 
 def gpt2_medium(tokens: tuple[int], classes: int) -> Network:
-    """GPT-2 medium: as `gpt2`, with 24 layers of width 1,024: 354,823,168 parameters."""
+    """GPT-2 medium: like `gpt2`, with 24 layers of width 1,024; 354,823,168 parameters."""
     _check("gpt2_medium", tokens, classes, vocabulary=GPT2_VOCABULARY, most=1024)
     return gpt(vocabulary=GPT2_VOCABULARY, most=1024, width=1024, layers=24, heads=16)
 
 
 def gpt_baby(tokens: tuple[int], classes: int) -> Network:
-    """The small GPT that nanoGPT trains on the characters of Shakespeare: 6 layers of width 384, no biases, dropout of 0.2.
+    """nanoGPT's small GPT for the characters of Shakespeare: 6 layers of width 384, no biases, dropout 0.2.
 
-    The vocabulary is that of the dataset: 10,745,088 parameters with nanoGPT's 65 characters, 10,818,432 with bytes. It
-    takes at most 256 tokens. Attention weights have no dropout.
+    The dataset determines the vocabulary: 10,745,088 parameters with nanoGPT's 65 characters, 10,818,432 with bytes.
+    At most 256 tokens. Attention weights have no dropout.
     """
     _check("gpt_baby", tokens, classes, vocabulary=classes, most=256)
     return gpt(vocabulary=classes, most=256, width=384, layers=6, heads=6, bias=False, dropout=0.2)

@@ -9,7 +9,7 @@ import pandas as pd
 from ckptbench.analysis.provenance import caption_facts
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import groups, records
-from ckptbench.decide.advice import DIFFERING, OTHER_RATES
+from ckptbench.decide.advice import DIFFERING
 from ckptbench.decide.inputs import GIVEN, STARTS, UNKNOWN_SLOWDOWN
 from ckptbench.decide.projection import CONSTANT, FIT
 from ckptbench.decide.rates import OWN
@@ -17,8 +17,9 @@ from ckptbench.decide.sampling import SURVIVABLE
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.registry import KILLED, NOTHING
 from ckptbench.report.answer.labels import capitalized, counted, describe, every, listed
-from ckptbench.report.answer.quantities import PERCENT, Quantity, Unit, duration, percent, plain
-from ckptbench.report.answer.screen import AT_BEST, NOW, waiting
+from ckptbench.report.answer.layout import NOW
+from ckptbench.report.answer.notes import AT_BEST, waiting
+from ckptbench.report.answer.quantities import PERCENT, Quantity, Unit, duration
 from ckptbench.report.answer.setups import in_words, varying, with_hardware
 
 Tables = Mapping[str, pd.DataFrame]
@@ -26,8 +27,8 @@ Tables = Mapping[str, pd.DataFrame]
 DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
 ASSUMED = {
-    CONSTANT: "*: projected. A step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
-    FIT: "*: projected. Checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
+    CONSTANT: "Projected: a step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
+    FIT: "Projected: checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
 }
 """How costs were projected, by the column `projection` of the table `advice`."""
 TIMES = Unit("times")
@@ -114,9 +115,8 @@ def _not_timed(tables: Tables) -> Iterator[str]:
         yield "No setup with checkpoints was timed: there is no cost of a checkpoint."
 
 
-def of_decision(rows: pd.DataFrame, tables: Tables) -> Iterator[str]:
+def of_decision(rows: pd.DataFrame) -> Iterator[str]:
     """On the numbers of the table: `rows` are those of the screen."""
-    yield from _of_rate(rows, tables["failure_rates"])
     yield from (f"{ASSUMED[how]}." for how in ASSUMED if (rows["projection"] == how).any())
     costs = rows.drop_duplicates([*SYSTEM, "strategy", "format", "recovery"])
     started = costs["down_from"] == STARTS
@@ -154,28 +154,21 @@ def unit_of(rows: pd.DataFrame) -> str:
     return "rank" if (rows["measured_on"].eq("cpu") & ~rows["projected"]).all() else "GPU"
 
 
-def _of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
-    """Whose failures, how often they come with the most GPUs, and what other rates would give the best setup there."""
+def of_rate(rows: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
+    """Whose failures, and how often they come with the most GPUs."""
     row = records(rows[rows["gpus"] == rows["gpus"].max()])[0]
     rate = records(rates[rates["rate"] == row["rate"]])[0]
     title = rate["title"][:TITLE_LETTERS]
     is_counted = pd.notna(rate["failures"])
     is_bound = is_counted and rate["failures"] == 0
     once = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
-    on = counted(row["gpus"], unit_of(rows))
-    often = f"{'at most ' if is_bound else ''}one in {once} on {on}"
-    if rate["source"] == OWN and is_counted:
+    often = f"{'at most ' if is_bound else ''}one in {once} on {counted(row['gpus'], unit_of(rows))}"  # fmt: skip
+    if rate["source"] != OWN:
+        yield f"Failures as published of {title}: {often}. Yours may differ."
+    elif is_counted:
         yield f"Failures as in {title}: {often}."
-        return
-    if rate["source"] == OWN:
-        yield f"Failures as in {title}: {often}, not counted:"
     else:
-        yield f"Failures as published of {title}: {often}. Yours may differ:"
-    fewer, more = (
-        f"{plain(row[f'best_minutes_{name}'])} min, {percent(1 - row[f'goodput_{name}'])} lost"
-        for name in OTHER_RATES
-    )
-    yield f"A third as many: {fewer}; three times as many: {more} ({row['name']})."
+        yield f"Failures: {often}, as you say."
 
 
 def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:

@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
+from ckptbench.decide.advice import OTHER_RATES
 from ckptbench.decide.inputs import GIVEN, UNFINISHED
-from ckptbench.decide.model import LEAST_USEFUL
 from ckptbench.decide.projection import projected
-from ckptbench.decide.units import HOURS_PER_DAY
+from ckptbench.decide.rates import OWN
+from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from ckptbench.matrix.registry import RESTART
-from ckptbench.report.answer import remarks, sizes
-from ckptbench.report.answer.labels import describe
-from ckptbench.report.answer.quantities import (
-    PERCENT,
-    PLAIN,
-    SECONDS,
-    Quantity,
-    Unit,
-    amount,
-    plain,
-    saved,
-    span,
-)
-from ckptbench.report.answer.screen import (
-    AT_LEAST,
-    AT_MOST,
-    BOUND,
-    NAME,
-    NO_RANGE,
-    NONE_HELPS,
-    Line,
-    Screen,
-    saves_at,
-    text,
-)
+from ckptbench.report.answer import notes, remarks, sizes
+from ckptbench.report.answer.cells import fine, interval, loss, saving, stalls
+from ckptbench.report.answer.choice import Choice, fine_steps
+from ckptbench.report.answer.labels import counted, describe, listed
+from ckptbench.report.answer.layout import Block
+from ckptbench.report.answer.quantities import Quantity
+from ckptbench.report.answer.screen import Line, Screen, text
 from ckptbench.report.answer.setups import (
     PANEL_COLUMNS,
     constants,
     in_words,
     of_most_ranks,
+    ordered,
     separating,
     varying,
     with_hardware,
@@ -58,18 +43,18 @@ NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level 
 FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
-LEGEND = "Brackets: 95 % interval. Fine: at most a fifth more lost, restarts aside, and at most one point."
-WIDE = "Where an interval spans more than ten-fold, more measurements or failures of your own narrow it."
-BEST_LEGEND = " +: shown to lose the least."
-"""Where a row has the mark."""
-BEST = " +"
-"""Behind a setup that is shown to be better than all others of its system."""
-NONE_FINE = "none"
-"""Where even the best interval loses more than half."""
-IN_USE = 5
-"""The column of what the interval in use loses; the next one is saved against it."""
-PROJECTED = "*"
-"""Behind a number of GPUs beyond those that were measured."""
+HEADS = ("", "setup", "save every", "loses", "GPU-hours a day", "fine")
+TODAY = {
+    "goodput_in_use": "goodput_in_use",
+    "goodput_in_use_lo": "goodput_in_use_lo",
+    "goodput_in_use_hi": "goodput_in_use_hi",
+    "in_use_steps": "in_use_steps",
+    "name": "now_name",
+    "label": "now_label",
+    "note": "now_note",
+    "step_used_s": "now_step_s",
+}
+"""Columns of the row whose interval is in use, by which names the other rows have them."""
 KEY = (*SYSTEM, "strategy", "format", "interval", "recovery")
 
 
@@ -78,7 +63,8 @@ def study_text(tables: Tables, folder: str = FOLDER, config: str = "") -> str:
 
     `folder` is the place of the tables, as a reader would type it; `config` says of which config they are.
     """
-    return text(answer(tables, folder, config))
+    found = answer(tables, folder, config)
+    return text(replace(found, more=f"in {Path(folder).parent / 'index.html'}"))
 
 
 def answer(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
@@ -93,29 +79,25 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         return Screen(
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
-    lines, heads = tuple(_lines(rows)), _heads(rows)
-    untold = any("\n[" in cell for line in lines for cell in line.cells) or not all(
-        Quantity.of(row, "best_minutes").is_conclusive for row in records(rows)
-    )
-    is_used = rows["in_use_steps"].notna().any()
-    if not is_used:
-        lines = tuple(replace(line, cells=_without_use(line.cells)) for line in lines)
-        heads = _without_use(heads)
-    has_best = any(line.cells[NAME].endswith(BEST) for line in lines)
+    blocks = tuple(blocks_of(rows))
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
         verdict=remarks.verdict(tables),
-        heads=heads,
-        lines=lines,
+        heads=HEADS,
+        lines=tuple(_lines(blocks)),
+        blocks=blocks,
+        unit=remarks.unit_of(rows),
         rest=f"{folder}/advice.csv",
         remarks=(
-            LEGEND + (BEST_LEGEND if has_best else ""),
-            *([_saved_against(rows)] if is_used else []),
-            *([WIDE] if untold else []),
-            *([BOUND] if rows["is_bound"].any() else []),
-            *remarks.of_decision(rows, tables),
+            *remarks.of_rate(rows, tables["failure_rates"]),
+            *([notes.BOUND] if rows["is_bound"].any() else []),
+            *notes.on_now(blocks),
+            *notes.on_other_rates(blocks[-1]),
+            *_winners(rows),
+            *remarks.of_decision(rows),
             *remarks.of_measurement(tables),
         ),
+        explained=tuple(notes.explained(blocks)),
         ending=(*said, _own_case(rows, folder)),
     )
 
@@ -137,20 +119,37 @@ def shown(tables: Tables) -> pd.DataFrame:
     rows = records(of_most_ranks(known))
     known = pd.DataFrame([projected(row, row["gpus"]) for row in rows])
     rates = tables["failure_rates"].set_index("rate")["failures"]
-    known = known.assign(is_bound=known["rate"].map(rates).eq(0).fillna(False))
+    counts = known["rate"].map(rates)
+    step_s = known["best_minutes"] * SECONDS_PER_MINUTE / known["best_steps"]
+    known = known.assign(
+        is_bound=counts.eq(0).fillna(False),
+        is_counted=_is_own_count(known, tables["failure_rates"]),
+        step_used_s=step_s,
+    )
     by_goodput = known.sort_values(["gpus", "goodput"], ascending=[True, False], kind="stable")
-    named = by_goodput.assign(name=_names(by_goodput), now_name=lambda own: own["name"])
-    return (_against_today(named) if _is_given(named) else named).reset_index(drop=True)
+    named = by_goodput.assign(name=_names(by_goodput), label=_labels(by_goodput))
+    return _against_today(named).reset_index(drop=True)
+
+
+def _is_own_count(rows: pd.DataFrame, rates: pd.DataFrame) -> pd.Series:
+    """Whether the failures of the reader's own machine were counted."""
+    own = rates.set_index("rate")
+    return rows["rate"].map(own["source"].eq(OWN) & own["failures"].notna())
+
+
+def _together(rows: pd.DataFrame) -> list[str]:
+    """Columns: rows that are equal in them are compared with one interval in use. Of a study these are the rows that a page shows together."""
+    return ["gpus"] if _is_given(rows) else [*SYSTEM, "gpus", "recovery"]
 
 
 def _against_today(rows: pd.DataFrame) -> pd.DataFrame:
-    """All beside the setup in use at its interval. Of a study, each setup is compared with itself."""
-    today = rows[rows["today"]].set_index("gpus")
-    columns = {"goodput_in_use": "goodput_in_use", "goodput_in_use_lo": "goodput_in_use_lo", "goodput_in_use_hi": "goodput_in_use_hi", "now_name": "name", "now_note": "note"}  # fmt: skip
-    beside = rows.assign(
-        **{name: rows["gpus"].map(today[column]) for name, column in columns.items()}
-    )
-    saved_hours = HOURS_PER_DAY * rows["gpus"] * (rows["goodput"] - beside["goodput_in_use"])
+    """All beside the first strategy at its interval: of what a user gives the one that is in use."""
+    by = _together(rows)
+    first = rows[rows["today"]] if _is_given(rows) else ordered(rows, ("strategy", "format"))
+    first = first.drop_duplicates(by)
+    today = first[[*by, *TODAY]].rename(columns=TODAY)
+    beside = rows.drop(columns=[*TODAY.values()], errors="ignore").merge(today, "left", on=by)
+    saved_hours = HOURS_PER_DAY * beside["gpus"] * (beside["goodput"] - beside["goodput_in_use"])
     return beside.assign(saved_gpu_hours=saved_hours)
 
 
@@ -164,8 +163,15 @@ def _names(rows: pd.DataFrame) -> pd.Series:
         *(["format"] if several else []),
         "recovery",
     )
-    named = varying(rows, columns) or ["framework", "strategy"]
+    named = varying(rows, columns) or (["strategy"] if _is_given(rows) else ["framework", "strategy"])  # fmt: skip
     return in_words(rows, named, ", ")
+
+
+def _labels(rows: pd.DataFrame) -> pd.Series:
+    """What a row is beside the others of its block."""
+    if _is_given(rows):
+        return _names(rows)
+    return in_words(rows, varying(rows, ("strategy", "format")) or ["strategy"], ", ")
 
 
 def _common(rows: pd.DataFrame) -> list[str]:
@@ -181,89 +187,79 @@ def _is_given(rows: pd.DataFrame) -> bool:
     return bool((rows["framework"] == GIVEN).all())
 
 
-def _heads(rows: pd.DataFrame) -> tuple[str, ...]:
-    unit = remarks.unit_of(rows)
-    in_use = {_interval(row) for row in records(rows)}
-    (loses,) = in_use if len(in_use) == 1 else ("in use",)
-    lose = "lose" if loses.endswith("s") else "loses"
-    if _is_given(rows):
-        loses, lose = "today", "loses"
-    is_bound = rows["is_bound"].all()
-    every, least, now = (f"every\n{AT_LEAST}", f"loses\n{AT_MOST}", f"{loses} {lose}\n{AT_MOST}") if is_bound else ("checkpoint\nevery", "\nloses", f"{loses}\n{lose}")  # fmt: skip
-    return (
-        f"{unit}s", "setup", f"{every.rstrip()}, min", least.rstrip(), "fine,\nmin", now.rstrip(),
-        f"{unit}-h/day\nsaved", "a save\nstops for",
-    )  # fmt: skip
+def blocks_of(rows: pd.DataFrame) -> Iterator[Block]:
+    """The rows of `shown`, those together that are compared with one another."""
+    by = _together(rows)
+    names = varying(rows, ("framework", *separating(rows, PANEL_COLUMNS), "recovery"))
+    numbers = rows["gpus"].nunique()
+    titles = in_words(rows, names, ", ") if names else rows["name"].map(lambda _: "")
+    for _, own in rows.assign(title=titles).groupby(by, sort=False, dropna=False):
+        of = records(own)
+        projected = ", projected" if of[0]["projected"] else ""
+        where = f"{counted(of[0]['gpus'], remarks.unit_of(rows))}{projected}"
+        choices = tuple(choice_of(row) for row in of)
+        if _is_given(rows):
+            yield Block(choices=choices, title=where if numbers > 1 else "")
+            continue
+        stops = stalls([(row["label"], row["stall_s"]) for row in of])
+        yield Block(choices=choices, title=f"{', '.join(filter(None, [of[0]['title'], where]))}: {stops}")  # fmt: skip
 
 
-def _saved_against(rows: pd.DataFrame) -> str:
-    if not _is_given(rows):
-        return "Saved: against the same setup at the interval in use."
-    (interval,) = {_interval(row) for row in records(rows)}
-    return f"Today, and what is saved against it: every {interval} with {rows['now_name'].iloc[0]}."
-
-
-def _without_use(cells: tuple[str, ...]) -> tuple[str, ...]:
-    """Without what needs an interval in use: what that loses, and what is saved against it."""
-    return (*cells[:IN_USE], *cells[IN_USE + 2 :])
-
-
-def _lines(rows: pd.DataFrame) -> Iterator[Line]:
-    several = rows["interval"].nunique() > 1
-    compared = rows.groupby([*SYSTEM, "gpus"], dropna=False)["name"].transform("size") > 1
-    trainings = separating(rows, PANEL_COLUMNS)
-    place = rows.groupby(["gpus", *trainings]).cumcount()
-    for row, is_one_of_several, nth in zip(records(rows), compared, place, strict=True):
-        mark = PROJECTED if row["projected"] else ""
-        is_shown = row["p_strictly_best"] >= LIKELY and not row["is_bound"]
-        is_best = is_one_of_several and row["is_best"] and is_shown
-        yield Line(
-            (
-                f"{row['gpus']:,}{mark}",
-                f"{row['name']}{BEST if is_best else ''}",
-                *_cells(row, several),
-            ),
-            (float(nth), -float(row["gpus"])),
-        )
-
-
-def _cells(row: Row, several: bool) -> tuple[str, ...]:
-    loses, loses_now = (
-        _told(Quantity.of(row, name).rest, PERCENT) for name in ("goodput", "goodput_in_use")
+def choice_of(row: Row) -> Choice:
+    """A row of `shown`."""
+    is_bound = bool(row["is_bound"])
+    is_used = not math.isnan(row["in_use_steps"])
+    others = [row[f"best_minutes_{name}"] * SECONDS_PER_MINUTE for name in OTHER_RATES]
+    now = Choice(
+        name=row["now_name"],
+        label=row["now_label"],
+        steps=Quantity(row["in_use_steps"]),
+        interval_s=Quantity(row["in_use_steps"] * row["now_step_s"]),
+        loses=Quantity.of(row, "goodput_in_use").rest,
+        is_least=UNFINISHED in row["now_note"],
+        is_bound=is_bound,
     )
-    loses, loses_now = (
-        _at_least(text, UNFINISHED in row.get(note, ""))
-        for text, note in ((loses, "note"), (loses_now, "now_note"))
+    return Choice(
+        name=row["name"],
+        label=row["label"],
+        steps=Quantity.of(row, "best_steps"),
+        interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
+        loses=Quantity.of(row, "goodput").rest,
+        fine_steps=fine_steps(row["fine_from_steps"], row["fine_to_steps"]),
+        saves_gpu_hours=row["saved_gpu_hours"] if is_used else None,
+        is_least=UNFINISHED in row["note"],
+        is_bound=is_bound,
+        now=now if is_used else None,
+        is_async=bool(row["durable_s"] > max(row["stall_s"], row["stall_s_hi"])),
+        other_s=None if row["is_counted"] else (others[0], others[1]),
     )
-    now = f"{_interval(row)}: {loses_now}" if several else loses_now
-    stops = _told(Quantity.of(row, "stall_s"), SECONDS)
-    every = Quantity.of(row, "best_minutes")
-    saves = saved(row["saved_gpu_hours"])
-    if row["is_bound"]:
-        before = saves_at(row["in_use_steps"], row["best_steps"])
-        return (every.shown(PLAIN), loses, NO_RANGE, now, before + saves, stops)
-    if row["goodput"] < LEAST_USEFUL:
-        return (NONE_HELPS, loses, NO_RANGE, now, plain(0.0), stops)
-    from_minutes, to_minutes = row["fine_from_minutes"], row["fine_to_minutes"]
-    fine = NONE_FINE if math.isnan(from_minutes) else span(from_minutes, to_minutes, PLAIN)
-    return (every.shown(PLAIN), loses, fine, now, saves, stops)
 
 
-def _at_least(loses: str, is_least: bool) -> str:
-    return f"at least {loses}" if is_least else loses
+def _lines(blocks: Sequence[Block]) -> Iterator[Line]:
+    """The same rows as cells, for a page."""
+    for number, block in enumerate(blocks):
+        for nth, (name, choice) in enumerate(block.rows):
+            every = " ".join(filter(None, interval(choice, block.time, in_use=choice is block.choices[0].now)))  # fmt: skip
+            cells = (
+                block.title,
+                name,
+                every,
+                loss(choice),
+                saving(choice),
+                fine(choice, block.time),
+            )
+            yield Line(cells, (float(nth), -float(number)))
 
 
-def _interval(row: Row) -> str:
-    """That of the setup: `4 steps`, `epoch`."""
-    return describe("interval", row["interval"]).removeprefix("every ")
-
-
-def _told(known: Quantity, unit: Unit) -> str:
-    """The number, and below it its interval where that spans more than ten-fold."""
-    return amount(known.value, unit) if known.is_conclusive else known.shown(unit).replace(" [", "\n[")  # fmt: skip
+def _winners(rows: pd.DataFrame) -> Iterator[str]:
+    """Setups that are shown to be better than all others of their system."""
+    several = rows.groupby([*SYSTEM, "gpus"], dropna=False)["name"].transform("size") > 1
+    shown_best = rows[several & rows["is_best"] & (rows["p_strictly_best"] >= LIKELY) & ~rows["is_bound"]]  # fmt: skip
+    if len(shown_best):
+        yield f"Shown to lose the least: {listed(list(dict.fromkeys(shown_best['name'])))}."
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
     if _is_given(rows):
         return "Other numbers: ckptbench decide, or docs/calculator.html"
-    return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h; --html FILE writes a page"
+    return f"Your case: ckptbench decide --study {folder} --gpus 256 --mtbf 14h"

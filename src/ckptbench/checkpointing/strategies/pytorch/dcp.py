@@ -1,12 +1,12 @@
 """The strategy `dcp`: every rank writes its part with `torch.distributed.checkpoint.save` while training waits.
 
-DCP, PyTorch 2.13's own module, divides the tensors that all ranks hold among them, by bytes, and cuts none; shards are
-written by the rank that holds them.
+DCP, a module of PyTorch (2.13), distributes replicated tensors among the ranks by size and cuts none; each shard is written by
+the rank that holds it.
 
-- Running statistics are named by rank: under one name, as in the documentation, a version would hold a mix that no rank had.
-- Errors come as a `CheckpointException`, which `except Exception` lets pass. A full disk reads `unexpected pos 704 vs 598`.
-- The index, `.metadata`, is a pickle; the reader here makes only the types of an index. DCP syncs it before its bytes have
-  left Python's buffer, so an empty file; the store syncs it again.
+- Running statistics are named by rank: under one name, as in the documentation, a version would mix those of several ranks.
+- Errors are a `CheckpointException`, which `except Exception` does not catch. A full disk reads `unexpected pos 704 vs 598`.
+- The index, `.metadata`, is a pickle; ckptbench's reader creates only the types of an index. DCP syncs the index before
+  its bytes leave Python's buffer, so it syncs an empty file; ckptbench syncs it again.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The strategy `dcp_async`: `torch.distributed.checkpoint.async_save` writes a copy while training goes on.
+"""The strategy `dcp_async`: `torch.distributed.checkpoint.async_save` writes a copy while training continues.
 
-Every rank copies all that it holds ("staging"), before the next forward pass, because that changes running statistics. Then
-DCP divides the writing among the ranks as with [`dcp`](#dcp), whose traps it has too.
+Every rank copies its whole state ("staging") before the next forward pass, which changes running statistics. Then DCP divides
+the writing among the ranks as with [`dcp`](#dcp), with the same traps.
 
-- `checkpointer`: a `thread` of the rank writes, or a `process` of its own, which gets the copy through shared memory. It
+- `checkpointer`: a `thread` of the rank writes, or a separate `process` that gets the copy through shared memory. The process
   starts at the first save, which takes seconds longer.
-- All saves reuse the memory of the copies. With a new stager in each, as in the documentation's first example, they take
+- All saves reuse one staging buffer. With a new stager per save, as in the documentation's first example, they take
   several times as long.
-- `staging`: training waits until the state is copied (`awaited`), or goes on at once (`unawaited`): a negative control,
-  whose versions mix tensors of different steps.
-- DCP's process writes on if the rank is killed; here it ends with it.
-- The saves have a group of their own: on that of training, as documented, Gloo mixes up messages on a CPU.
+- `staging`: training waits until the state is copied (`awaited`), or continues at once (`unawaited`). The latter is a negative
+  control: its versions mix tensors of different steps.
+- DCP's process keeps writing after its rank is killed; here it ends with the rank.
+- Saves have their own process group: on that of training, as documented, Gloo mixes up messages on a CPU.
 - With more than about 1,000 tensors and `ulimit -n 1024` the process fails with `Too many open files`.
 """
 

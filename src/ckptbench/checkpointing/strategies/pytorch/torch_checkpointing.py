@@ -1,14 +1,14 @@
-"""The strategy `torch_checkpointing`: Meta's library of that name. Rank 0 writes while training goes on.
+"""The strategy `torch_checkpointing`: Meta's library of that name; rank 0 writes while training continues.
 
-Its 0.1.1 copies model and optimizer into shared memory in a thread, beside the forward and backward pass, and the update
+Version 0.1.1 copies model and optimizer into shared memory in a thread, parallel to the forward and backward pass; the update
 waits for the copy, as under `CheckpointManager.lock`. A process writes it with `torch.save`.
 
 - The forward pass changes running statistics while they are copied: versions of the documentation's examples hold statistics
   of the next step. Here each rank copies its own at once.
-- The thread that copies has OpenMP start threads a second time: from then on every step is slower. With `staging: blocking`
-  the training thread copies, which starts none, and training waits.
+- The copying thread makes OpenMP start a second set of threads, which slows down every later step. With `staging: blocking`
+  the training thread copies instead, without extra threads, and training waits.
 - `O_DIRECT`, its default, is off here: on ext4 it fails with `Invalid argument`. It syncs nothing.
-- Its reader unpickles whatever it finds, and puts a tensor of another shape into yours where PyTorch can repeat it, even
+- Its reader unpickles any file, and accepts a tensor of another shape if PyTorch can broadcast it to yours, even
   with `strict`. Here `torch.load` reads with `weights_only`, and shapes are checked.
 """
 

@@ -1,13 +1,13 @@
-"""The strategy `torchsnapshot`: `torchsnapshot.Snapshot.async_take` copies the state and writes it while training goes on.
+"""The strategy `torchsnapshot`: `torchsnapshot.Snapshot.async_take` copies the state and writes it while training continues.
 
-Every rank copies and writes, in threads of torchsnapshot 0.1.0, its part of what all ranks hold: everything is marked as
-replicated. The documentation's first example marks nothing: then every rank writes all,
-and a version of one rank cannot be loaded by two.
+Every rank copies and writes its part of the replicated state in threads of torchsnapshot 0.1.0: everything is marked as
+replicated. The documentation's first example marks nothing; then every rank writes everything, and two ranks cannot load a
+version written by one.
 
-- A restore does not notice tensors that the version lacks, nor a file that is too short; the strategy checks both. It hangs
+- A restore does not notice tensors missing from the version, or a file that is too short; the strategy checks both. It hangs
   if only some ranks restore a part.
-- Only `wait` tells of an error in the background. Here it is an error of the next save on every rank.
-- It syncs nothing, and takes new memory for each copy.
+- Only `wait` reports background errors. Here the next save raises them on every rank.
+- It syncs nothing, and allocates new memory for each copy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The recovery `torchft`: every rank is a replica group of its own. Survivors go on, and a lost rank is started anew.
+"""The recovery `torchft`: every rank is a replica group; survivors continue, and a lost rank is restarted.
 
-All ranks are on one host. Before every step the lighthouse, a process of its own, says which ranks train; one that is
-silent for a second is left out. A step is done again with the same samples where one of its sums failed. The launcher starts
-lost ranks anew, and these take over the state of a rank that trains, over HTTP.
+All ranks are on one host. Before every step the lighthouse, a separate process, decides which ranks train; it excludes ranks
+that are silent for a second. If a reduction in a step fails, the step is repeated with the same samples. The launcher restarts lost
+ranks, which receive the state of a training rank over HTTP.
 
-torchft asks nobody for a secret. Its servers answer on loopback alone and load tensors only, but other users of the host
-can read the model or give a rank another state: do not share the host with people you do not trust.
+torchft has no authentication. Its servers listen only on loopback and load only tensors, but other users of the host
+can read the model or send a rank another state: do not share the host with people you do not trust.
 """
 
 from __future__ import annotations

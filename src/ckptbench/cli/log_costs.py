@@ -1,0 +1,189 @@
+"""The costs that the logs of a training tell, completed by options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+from pydantic import ValidationError
+
+from ckptbench.analysis.cost.statistics import Estimate
+from ckptbench.cli.checks import MISSING, missing_rate, too_many_shares
+from ckptbench.cli.costs import Costs
+from ckptbench.cli.options import Options
+from ckptbench.common.errors import ConfigError
+from ckptbench.config.values import LARGEST_NUMBER, one_line
+from ckptbench.decide.inputs import UNFINISHED
+from ckptbench.decide.user_costs import UserCosts, costs_table
+from ckptbench.matrix.interval import NEVER
+from ckptbench.matrix.shown import show
+from ckptbench.report.answer.labels import counted
+from ckptbench.report.answer.quantities import duration
+
+if TYPE_CHECKING:
+    from ckptbench.decide.training_log.facts import Facts
+
+
+UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
+FROM_LOG = "as in the log"
+"""The name of the saves of a log."""
+
+
+def costs_of_log(options: Options) -> Costs:
+    """Those that the logs of a training tell, completed by the options.
+
+    Raises ConfigError or DataError where the log cannot be read, and a usage error for all that neither it nor an option tells.
+    """
+    from ckptbench.decide.training_log.facts import facts_of
+    from ckptbench.decide.training_log.joined import read_logs
+
+    paths, log = read_logs(options.training_logs, options.log_pattern)
+    facts = facts_of(log)
+    whose = ", ".join(path.name for path in paths)
+    read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
+    if missing := [*missing_rate(options), *_missing(facts, options)]:
+        raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
+    for fault in too_many_shares(options, options.gpus or facts.gpus or 0):
+        raise click.UsageError(fault)
+    try:
+        title = one_line(paths[0].name)
+    except ValueError:
+        title = "training log"
+    try:
+        given = UserCosts.model_validate({"title": title, **_costs(facts, options)})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ConfigError(f"{'.'.join(map(str, wrong['loc']))} is {show(wrong['input'])}, by {whose} and the options: {wrong['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
+    table = costs_table(given, f"costs of the log {title}, not measured here")
+    if _is_unfinished(facts):
+        table = table.assign(note=table["note"].mask(table["strategy"] == FROM_LOG, UNFINISHED))
+    if options.now is None and facts.interval is None:
+        table = table.assign(interval=str(NEVER))
+    settings = () if facts.setting is None else (facts.setting,)
+    return Costs(
+        table,
+        {},
+        title=title if len(paths) == 1 else f"{title} and {len(paths) - 1} more",
+        facts=tuple(_facts(facts, options)),
+        cautions=tuple(_cautions(facts, options)),
+        notes=(read, *_taken(facts, options)),
+        training_steps=facts.planned,
+        settings=settings,
+        multiple_of=facts.multiple_of,
+    )
+
+
+def _facts(facts: Facts, options: Options) -> Iterator[str]:
+    """What the answer is computed from, of the log or in its place."""
+    step_s = options.step or (facts.step.value if facts.step else None)
+    if step_s is not None:
+        yield f"step {duration(step_s)}"
+    if facts.stall is not None and _keeps_saves(facts, options):
+        yield f"save {duration(facts.stall.value)}"
+    if options.restart is not None:
+        yield f"restart {duration(options.restart)}"
+
+
+def _missing(facts: Facts, options: Options) -> Iterator[str]:
+    """Each with the option that tells it."""
+    if options.gpus is None and facts.gpus is None:
+        yield MISSING["gpus"]
+    if options.step is None and facts.step is None:
+        yield MISSING["step"]
+    if _takes_stall(options) and facts.stall is None:
+        why = "it does not tell how long one takes" if facts.saves else "it names no save"
+        yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
+    if options.restart is None:
+        yield MISSING["restart"]
+
+
+def _takes_stall(options: Options) -> bool:
+    return not (options.checkpoints or options.size is not None)
+
+
+def _keeps_saves(facts: Facts, options: Options) -> bool:
+    """Whether the saves of the log are a strategy, the one in use: where no option says what they cost."""
+    is_told = options.blocking or options.size is not None
+    return (
+        facts.stall is not None
+        and not is_told
+        and not (options.asynchronous and _is_unfinished(facts))
+    )
+
+
+def _is_unfinished(facts: Facts) -> bool:
+    """Whether saves are asynchronous, and the log does not tell when they are finished."""
+    return facts.is_async and facts.durable_s is None
+
+
+def _costs(facts: Facts, options: Options) -> dict[str, Any]:
+    gpus = options.gpus or facts.gpus
+    assert gpus is not None
+    step = options.step or _uncertain(facts.step)
+    step_s = options.step or (facts.step.value if facts.step else 0.0)
+    interval = options.now.in_steps(step_s) if options.now is not None else facts.interval
+    own: list[dict[str, Any]] = []
+    if _keeps_saves(facts, options):
+        assert facts.stall is not None
+        durable_s = max(facts.durable_s or 0.0, facts.stall.value)
+        slowdown = _uncertain(facts.slowdown) if facts.slowdown else 0.0
+        own = [{"name": FROM_LOG, "stall_s": _uncertain(facts.stall), "durable_s": durable_s, "slowdown_s": slowdown}]  # fmt: skip
+    named: list[dict[str, Any]] = [
+        {
+            "name": each.name,
+            "stall_s": float(each.saving.stall_s),
+            "durable_s": float(each.saving.durable_s),
+        }
+        for each in options.strategies(gpus)
+    ]
+    return {
+        "gpus": facts.gpus or gpus,
+        "step_s": step,
+        "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
+        "interval": f"{interval or 1} steps",
+        "strategies": [*own, *named],
+        "recoveries": [{"name": "restart", "down_s": options.restart}],
+    }
+
+
+def _uncertain(known: Estimate | None) -> dict[str, float] | float:
+    assert known is not None
+    lo, hi = known.interval
+    if not 0 < lo <= known.value <= hi <= LARGEST_NUMBER:
+        return known.value
+    return {"value": known.value, "lo": lo, "hi": hi}
+
+
+def _taken(facts: Facts, options: Options) -> Iterator[str]:
+    """What of the log counts, where no option says it."""
+    told = []
+    if options.step is None and facts.step is not None:
+        told.append(f"a step {_shown(facts.step)}")
+    if facts.stall is not None and _keeps_saves(facts, options):
+        finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
+        beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
+        told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
+    if options.now is None and facts.interval is not None:
+        told.append(f"every {counted(facts.interval, 'step')}")
+    yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
+    if _keeps_saves(facts, options):
+        yield UNTOLD
+
+
+def _cautions(facts: Facts, options: Options) -> Iterator[str]:
+    """What to know before the answer is used."""
+    if facts.background and facts.durable_s is None and _keeps_saves(facts, options):
+        if options.asynchronous:
+            yield "If the saves of the log are asynchronous, it does not tell when they are finished, and more is lost than it shows."
+        elif facts.is_async:
+            yield "Saves are asynchronous, and it does not tell when they are finished: give --async 3s+90s, or losses are at least these."
+        else:
+            yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
+    option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _keeps_saves(facts, options))  # fmt: skip
+    if facts.aside and counts:
+        yield f"{facts.aside}: give {option}."
+
+
+def _shown(known: Estimate) -> str:
+    return duration(known.value, *known.interval)

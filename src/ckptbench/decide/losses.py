@@ -1,0 +1,45 @@
+"""What the time is lost to: saves, work that is done again, and restarts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from ckptbench.decide.formulas import Floats
+from ckptbench.decide.model import GlobalTier, Recovering, Saving, goodput, restarts_alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Parts of the time, from 0 to 1, which together are all that is lost."""
+
+    saves: float
+    """With steps that they slow down."""
+    lost_work: float
+    """Done since the version from which training goes on, with the saves in it."""
+    restarts: float
+
+    @classmethod
+    def of(
+        cls,
+        interval_s: Floats,
+        saving: Saving,
+        recovering: Recovering,
+        failures_per_s: Floats,
+        *,
+        global_tier: GlobalTier | None = None,
+        slower: Floats = 1.0,
+    ) -> Self:
+        """At this interval. Of arrays the first element counts. `slower` is by how much a step takes longer than what is useful of it."""
+        useful = goodput(interval_s, saving, recovering, failures_per_s, global_tier) / slower
+        period_s = saving.period_s(interval_s)
+        if global_tier is not None:
+            longer_s = np.maximum(global_tier.saving.durable_s - period_s, 0.0)
+            period_s = period_s + longer_s / global_tier.every
+        saves = useful * (slower * period_s / interval_s - 1)
+        restarts = 1 - restarts_alone(recovering, failures_per_s, global_tier)
+        lost_work = np.maximum(1 - useful - saves - restarts, 0.0)
+        first = [float(np.asarray(each).flat[0]) for each in (saves, lost_work, restarts)]
+        return cls(saves=first[0], lost_work=first[1], restarts=first[2])
