@@ -216,6 +216,17 @@ def test_the_log_of_a_rate_is_read_when_the_plan_is_made(tmp_path: Path, damage:
     assert "config/failures/log.csv" in refused.stdout
 
 
+def test_nothing_starts_where_an_environment_needs_another_python(tmp_path: Path) -> None:
+    (environments := tmp_path / "environments").mkdir()
+    checkout = Checkout.make(tmp_path / "checkout", environments=environments)
+    lock = checkout.folder / "envs/chainer.txt"
+    lock.write_text(lock.read_text().replace("# python: 3.11\n", "# python: 3.99\n"))
+    refused = checkout.run("environments")
+    assert refused.returncode != 0
+    assert "envs/chainer.txt is for Python 3.99, which is not on this machine: load it" in refused.stdout
+    assert not [*environments.iterdir()]
+
+
 def test_the_audit_of_a_machine_needs_no_study(tmp_path: Path) -> None:
     checkout = Checkout.make(tmp_path / "checkout")
     refused = checkout.make_target("audit", "REPEATS=1")

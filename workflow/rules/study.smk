@@ -11,6 +11,8 @@ from ckptbench.decide import COST_TABLES
 from ckptbench.inputs.environments.create import changes as changes_of_environment
 from ckptbench.inputs.environments.create import described
 from ckptbench.inputs.environments.folder import environment_sha256
+from ckptbench.inputs.environments.interpreter import interpreter_for
+from ckptbench.inputs.environments.lock_file import python_of
 from ckptbench.report.figures import FIGURES
 from ckptbench.matrix.registry import FRAMEWORKS
 from ckptbench.config.identity import digest, digest_of_runs, in_words
@@ -94,6 +96,17 @@ def get_environment_sha256(wildcards):
 @functools.cache
 def sha256_of(lock):
     return environment_sha256(packages_of(lock))
+
+
+def check_interpreters():
+    """Raises WorkflowError where an environment is to be made whose Python is not on this machine."""
+    for job in workflow.dag.needrun_jobs():
+        if job.rule.name == "create_environment":
+            lock = Path(get_lock(job.wildcards))
+            try:
+                interpreter_for(lock, python_of(lock))
+            except CkptbenchError as error:
+                raise WorkflowError(str(error)) from None
 
 
 def get_recipe(wildcards):
@@ -189,7 +202,11 @@ def show_plan():
 
 
 def write_study():
-    """Write the record that runs read when they start. A change of it makes no run again."""
+    """Write the record that runs read when they start. A change of it makes no run again.
+
+    Nothing starts where an environment cannot be made.
+    """
+    check_interpreters()
     record = StudyRecord(
         cells=tuple(CELLS.values()),
         training=CONFIG.training_of_cells(),
