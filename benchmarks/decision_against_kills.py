@@ -26,8 +26,8 @@ from ckptbench.analysis.tables.grouping import groups, records, struck
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.analysis.tables.store import read_tables
 from ckptbench.decide import COST_TABLES
+from ckptbench.decide.costs import Saving
 from ckptbench.decide.inputs import decision_costs
-from ckptbench.decide.model import Saving
 from ckptbench.decide.recoveries import kills
 from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.registry import FAULTS

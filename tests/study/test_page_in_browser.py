@@ -17,7 +17,8 @@ from ckptbench.cli.types import AN_ASYNCHRONOUS
 from ckptbench.cli.verbs import run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas, sampling
-from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
+from ckptbench.decide.model import best, goodput
 from ckptbench.decide.rates import FailureRate
 from ckptbench.report.answer import quantities
 from tests.decided_study import LEVELS

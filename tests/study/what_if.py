@@ -12,7 +12,8 @@ from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide import sampling
-from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
+from ckptbench.decide.model import best, goodput
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate
 from tests.decided_study import CHOICES, costs

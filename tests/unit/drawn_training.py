@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.formulas import Floats
-from ckptbench.decide.model import GlobalTier, Recovering, Saving
 
 Times = NDArray[np.float64]
 """Failures of each replica in ascending order, (replicas, most failures of any), in seconds. Behind the last one: infinity."""

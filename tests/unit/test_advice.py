@@ -14,9 +14,10 @@ from test_given_costs import EXAMPLE
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import inputs, sampling
 from ckptbench.decide.advice import ADVICE, GOODPUT_CURVES, SCALE, advice, goodput_curves, scale
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.decision import decide
 from ckptbench.decide.inputs import DECISION_COSTS
-from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.model import best, goodput
 from ckptbench.decide.rates import FailureRate, rate_of_job, read_rates
 from ckptbench.decide.user_costs import read_user_costs
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import lambertw
 
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.formulas import daly_s, saxena_s, young_s
-from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput, rounded
+from ckptbench.decide.model import Best, best, goodput, rounded
 from tests.study.selection import FULL
 
 HOUR = 3600.0

@@ -8,7 +8,7 @@ import pytest
 from test_decision_costs import Made, setup
 
 from benchmarks.decision_against_kills import finished_s, points
-from ckptbench.decide.model import Saving
+from ckptbench.decide.costs import Saving
 
 BLOCKING = Saving(stall_s=2.0, durable_s=2.0)
 BEHIND = Saving(stall_s=1.0, durable_s=5.0, slowdown_s=1.0)

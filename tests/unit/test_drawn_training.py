@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from drawn_training import Times, exponential, useful_part
 
-from ckptbench.decide.model import GlobalTier, Recovering, Saving, goodput
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
+from ckptbench.decide.model import goodput
 
 HOUR = 3600.0
 BLOCKING = Saving(stall_s=20.0, durable_s=20.0)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.limit import Limit
-from ckptbench.decide.model import GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.model import best, goodput
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckptbench.decide import RATE_FACTORS
+from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.losses import Losses
-from ckptbench.decide.model import Best, Recovering, Saving, best, goodput
+from ckptbench.decide.model import Best, best, goodput
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.report.answer.at_limit import AtLimit
 from ckptbench.report.answer.choice import Choice, fine_steps

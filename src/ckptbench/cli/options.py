@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.cli.values import BLOCKING, Checkpoint, Price, Seen
 from ckptbench.common.errors import DataError
+from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.limit import Limit
-from ckptbench.decide.model import Recovering, Saving
 from ckptbench.decide.state_bytes import State
 from ckptbench.report.answer.quantities import Every
 

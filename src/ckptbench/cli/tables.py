@@ -29,11 +29,11 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.decide import sampling
 from ckptbench.decide.advice import advice
+from ckptbench.decide.costs import Saving
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.limit import Limit
 from ckptbench.decide.losses import Losses
-from ckptbench.decide.model import Saving
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.report.answer.at_limit import AtLimit

@@ -16,8 +16,9 @@ from ckptbench.analysis.tables.grouping import groups, records
 from ckptbench.analysis.tables.schema import Column, Row, Table, with_ends
 from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import RATE_FACTORS, sampling
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.inputs import COSTED, COSTED_COLUMNS, GIVEN
-from ckptbench.decide.model import Best, GlobalTier, Recovering, Saving, best, goodput
+from ckptbench.decide.model import Best, best, goodput
 from ckptbench.decide.projection import projected, projection
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE

@@ -16,15 +16,12 @@ average I² / 2L, in the part e^(-λT) of the jobs that reach the limit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.formulas import LARGEST, Floats, decay
-
-if TYPE_CHECKING:
-    from ckptbench.decide.model import Recovering, Saving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

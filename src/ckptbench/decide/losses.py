@@ -7,8 +7,9 @@ from typing import Self
 
 import numpy as np
 
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.formulas import Floats
-from ckptbench.decide.model import GlobalTier, Recovering, Saving, goodput, restarts_alone
+from ckptbench.decide.model import goodput, restarts_alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,8 @@ from ckptbench.analysis.cost.statistics import HALF_NORMAL, Estimate, Interval
 from ckptbench.analysis.tables.columns import SYSTEM
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
+from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.inputs import STARTS
-from ckptbench.decide.model import GlobalTier, Recovering, Saving
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import SECONDS_PER_HOUR
 

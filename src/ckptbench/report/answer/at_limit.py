@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+from ckptbench.decide.costs import Saving
 from ckptbench.decide.limit import Limit
-from ckptbench.decide.model import Saving
 from ckptbench.report.answer.quantities import Quantity
 
 

@@ -118,8 +118,8 @@ def _notes(screen: Screen, width: int, *, explain: bool) -> Iterator[Printed]:
         else:
             left_out += 1
     if left_out:
-        notes = "note" if left_out == 1 else "notes"
-        yield Printed(f"{left_out} more {notes} {screen.more}.", Kind.NOTE)
+        counted = "note" if left_out == 1 else "notes"
+        yield Printed(f"{left_out} more {counted} {screen.more}.", Kind.NOTE)
 
 
 def _plain(sentences: Sequence[str], width: int) -> list[Printed]:
