@@ -269,12 +269,15 @@ def test_a_name_of_python_that_does_not_start_is_passed_over(
 def test_an_environment_of_before_has_the_python_that_all_had(tmp_path: Path) -> None:
     (lock := tmp_path / "empty.txt").write_text("# python: 3.11\n")
     wanted = described(lock, CONSTRAINTS)
-    before = {name: value for name, value in wanted.items() if name != "python"}
-    (tmp_path / "environment").mkdir()
-    write_json(tmp_path / "environment" / "ready.json", before)
-    assert changes(tmp_path / "environment", wanted) == []
-    assert environment_sha256(before) == environment_sha256(wanted)
-    assert environment_sha256(wanted | {"python": "3.12"}) != environment_sha256(wanted)
+    assert "python" not in wanted, "or all would be made again"
+    (folder := tmp_path / "environment").mkdir()
+    write_json(folder / "ready.json", wanted)
+    assert changes(folder, wanted) == []
+    other = wanted | {"python": "3.12"}
+    assert changes(folder, other) == ["python"]
+    assert environment_sha256(other) != environment_sha256(wanted)
+    write_json(folder / "ready.json", other)
+    assert changes(folder, wanted) == ["python"]
 
 
 def test_a_lock_for_cpus_takes_both_builds_of_pytorch() -> None:

@@ -63,7 +63,9 @@ def _make(uv: str, lock: Path, constraints: Path, folder: Path) -> None:
 
 def described(lock: Path, constraints: Path) -> dict[str, Any]:
     """What an environment that is made now would have as its `ready.json`."""
-    ready = {"lock": lock.name, "sha256": pinned_sha256(lock), "python": python_of(lock)}
+    ready = {"lock": lock.name, "sha256": pinned_sha256(lock)}
+    if (python := python_of(lock)) != FIRST_PYTHON:
+        ready["python"] = python
     if re.search(r"^horovod==", pinned(lock), re.MULTILINE):
         ready["recipe"] = RECIPE.revision
     return {**ready, CONSTRAINTS: file_sha256(constraints)}
@@ -75,8 +77,9 @@ def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
         ready = read_json(folder / READY)
     except RunFolderError:
         return [READY] if (folder / READY).exists() else []
-    # Environments of older versions do not say these.
+    # Environments of older versions do not say what they were built with.
     ready = {CONSTRAINTS: wanted[CONSTRAINTS], "python": FIRST_PYTHON, **ready}
+    wanted = {"python": FIRST_PYTHON, **wanted}
     return [name for name, value in wanted.items() if ready.get(name) != value]
 
 

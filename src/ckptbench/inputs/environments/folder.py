@@ -18,7 +18,7 @@ READY = "ready.json"
 MAKES = ("lock", "sha256", "recipe", "python")
 """The fields that say which packages are in an environment. The others say how its packages were built."""
 FIRST_PYTHON = "3.11"
-"""That of all environments that do not name theirs, which older versions of ckptbench have made."""
+"""That of an environment whose `ready.json` names none."""
 
 PATIENCE_SECONDS = 15.0
 """How long to wait for a locked folder. The processes of a workflow that was killed end within a second or two."""
@@ -46,6 +46,4 @@ def installed_sha256(folder: Path) -> str | None:
 def environment_sha256(ready: Mapping[str, Any]) -> str:
     """SHA-256 of what makes an environment another one, from the content of its `ready.json`."""
     content = {name: ready[name] for name in MAKES if name in ready}
-    if content.get("python") == FIRST_PYTHON:
-        del content["python"]
     return hashlib.sha256(json_text(content).encode()).hexdigest()
