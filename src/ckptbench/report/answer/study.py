@@ -43,7 +43,7 @@ NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level 
 FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
-HEADS = ("", "setup", "save every", "loses", "GPU-hours a day", "fine")
+HEADS = ("", "setup", "save every", "loses", "{unit}-hours a day", "fine")
 TODAY = {
     "goodput_in_use": "goodput_in_use",
     "goodput_in_use_lo": "goodput_in_use_lo",
@@ -83,7 +83,7 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
         verdict=remarks.verdict(tables),
-        heads=HEADS,
+        heads=tuple(head.format(unit=remarks.unit_of(rows)) for head in HEADS),
         lines=tuple(_lines(blocks)),
         blocks=blocks,
         unit=remarks.unit_of(rows),
@@ -241,7 +241,7 @@ def _lines(blocks: Sequence[Block]) -> Iterator[Line]:
         for nth, (name, choice) in enumerate(block.rows):
             every = " ".join(filter(None, interval(choice, block.time, in_use=choice is block.choices[0].now)))  # fmt: skip
             cells = (
-                block.title,
+                "" if nth else block.title,
                 name,
                 every,
                 loss(choice),

@@ -41,7 +41,8 @@ def table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Ele
 def _cell(head: str, text: str) -> Element:
     number, bracket, ends = _in_one_line(text).partition(" [")
     interval: list[Part] = [" ", element("small", f"[{ends}")] if bracket else []
-    return element("td", element("span", number, *interval), data_head=_in_one_line(head))
+    shown = [element("span", number, *interval)] if number else []
+    return element("td", *shown, data_head=_in_one_line(head))
 
 
 def _in_one_line(text: str) -> str:
