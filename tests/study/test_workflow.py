@@ -223,7 +223,10 @@ def test_nothing_starts_where_an_environment_needs_another_python(tmp_path: Path
     lock.write_text(lock.read_text().replace("# python: 3.11\n", "# python: 3.99\n"))
     refused = checkout.run("environments")
     assert refused.returncode != 0
-    assert "envs/chainer.txt is for Python 3.99, which is not on this machine: load it" in refused.stdout
+    assert (
+        "envs/chainer.txt is for Python 3.99, which is not on this machine: load it"
+        in refused.stdout
+    )
     assert not [*environments.iterdir()]
 
 

@@ -48,9 +48,7 @@ def test_a_timeline_has_a_lane_for_training_and_one_for_the_checkpoint() -> None
     assert [lane for lane, *_ in drawn(axes, "commit")] == [1, 6.25]
     assert [lane for lane, *_ in drawn(axes, "hold")] == [5.25, 7.6]
     (durable,) = lines(axes, "durable")
-    assert list(durable.get_xdata()) == [
-        end_s(name, "commit", 0) for name in ("native", "async")
-    ]
+    assert list(durable.get_xdata()) == [end_s(name, "commit", 0) for name in ("native", "async")]
 
 
 def test_a_timeline_shows_what_most_strategies_have_with_the_most_ranks() -> None:
