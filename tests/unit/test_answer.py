@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,21 @@ def changed(tables: Tables, name: str, **values: Any) -> Tables:
     return {**tables, name: rows}
 
 
+def titled(tables: Tables) -> Iterator[tuple[str, ...]]:
+    """The table as a page has it, with a block's title in all of its rows: it stands in the first one."""
+    title = ""
+    for line in screen(tables).lines:
+        title = line.cells[0] or title
+        yield (title, *line.cells[1:])
+
+
 def cells(tables: Tables) -> list[tuple[str, ...]]:
-    """Of the table as a page has it, without the rows of intervals in use."""
-    return [line.cells for line in screen(tables).lines if not line.cells[1].startswith("now")]
+    """Without the rows of intervals in use."""
+    return [row for row in titled(tables) if not row[1].startswith("now")]
 
 
 def in_use(tables: Tables) -> list[tuple[str, ...]]:
-    return [line.cells for line in screen(tables).lines if line.cells[1].startswith("now")]
+    return [row for row in titled(tables) if row[1].startswith("now")]
 
 
 def two_digits(value: float, lo: float, hi: float, unit: str) -> str:
@@ -57,9 +66,10 @@ def two_digits(value: float, lo: float, hi: float, unit: str) -> str:
 
 def test_a_row_says_what_the_tables_say() -> None:
     tables = narrow()
-    row = shown(tables).query("gpus == 1024").iloc[0]
-    (title, now, *_), (again, name, every, loses, saves, fine) = cells(tables)[3:5]
-    assert (now, again) == ("now (native)", "")
+    row, (title, name, every, loses, saves, fine) = (
+        shown(tables).query("gpus == 1024").iloc[0],
+        cells(tables)[4],
+    )
     assert (row["gpus"], row["is_best"]) == (1024, True)
     assert title == "ulfm, 1,024 GPUs, projected: saves stop for 2.0 s (deepfreeze), 60 s (native)"
     assert name == "deepfreeze"
@@ -184,7 +194,7 @@ def test_a_best_setup_is_called_so_only_where_it_is_shown_to_be() -> None:
 def test_what_is_projected_is_marked_and_explained() -> None:
     tables = decided("several")
     said = words(tables)
-    where = {own[0].partition(":")[0].split(", ", 2)[2] for own in cells(tables) if own[0]}
+    where = {own[0].partition(":")[0].split(", ", 2)[2] for own in cells(tables)}
     assert where == {"1 GPU", "2 GPUs", "1,024 GPUs, projected", "131,072 GPUs, projected"}
     assert "Projected: a step, a checkpoint and a restart are taken to cost what they do on fewer GPUs." in said  # fmt: skip
     assert "GPU-hours a day" in said
