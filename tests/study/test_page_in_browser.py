@@ -513,6 +513,17 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
             assert beyond == []
 
 
+def test_the_answer_stands_above_the_form_on_a_tablet(browser: Browser, calculator: Path) -> None:
+    """With its table, and nothing is wider than the screen."""
+    browser.shape(820, 1180)
+    for what_if in ("", LONG):
+        browser.open(calculator, what_if)
+        tops = browser.run("return ['sentence', 'strategies-compared', 'controls', 'chart'].map(id => document.getElementById(id).getBoundingClientRect().top)")  # fmt: skip
+        assert tops == sorted(tops)
+        assert tops[2] < 1180
+        assert browser.run("return document.documentElement.scrollWidth") <= 820
+
+
 def test_texts_are_legible_in_light_and_dark(browser: Browser, written: Path) -> None:
     for scheme in ("light", "dark"):
         browser.prefer(scheme)
