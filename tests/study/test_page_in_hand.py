@@ -101,6 +101,14 @@ def test_the_command_that_is_copied_has_the_same_answer(
             assert lost["value"] == pytest.approx(told[name]["loses"], rel=1e-9)
 
 
+def test_jobs_that_are_ended_are_counted_as_failures(browser: Browser, calculator: Path) -> None:
+    """The page has no time limit, and says so where failures are entered."""
+    browser.open(calculator)
+    said = browser.element(browser.element("rate").get_attribute("aria-describedby"))
+    assert said.text == "No time limit or preemption is counted. Preempted or limited jobs: count them as failures, or use ckptbench decide --limit."  # fmt: skip
+    assert 0 < said.location["y"] - browser.element("mtbf").location["y"] < 120
+
+
 def test_a_case_that_no_options_say_has_no_command(browser: Browser) -> None:
     """Slower steps beside a save were measured."""
     browser.element("copy-command").click()
