@@ -15,6 +15,7 @@ const FIELDS = {
   bandwidth: { read: readBandwidth, optional: true },
   survived: { read: readPercent, optional: true },
   pause: { read: readTime, optional: true },
+  "gpu-hour-price": { read: readPrice, optional: true },
 };
 
 const rateOf = (wanted) => start.rates.find(({ name }) => name === wanted);

@@ -44,11 +44,11 @@ async function fillFrom(file) {
   const said = byId("file-said");
   try {
     const text = await file.text();
-    const failures = ownOf().texts.filter(([name, each]) => ["mtbf", "rate"].includes(name) && each !== "");
+    const others = ownOf().texts.filter(([name, each]) => ["mtbf", "rate", "gpu-hour-price"].includes(name) && each !== "");
     const readers = { yaml: casesOfCosts, yml: casesOfCosts, json: casesOfState };
     const read = readers[file.name.split(".").at(-1).toLowerCase()];
     if (read === undefined) throw new Wrong("is not read here");
-    const cases = read(text, file.name, failures);
+    const cases = read(text, file.name, others);
     start.cases.unshift(...cases);
     listCases();
     begin(cases[0], []);

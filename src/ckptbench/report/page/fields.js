@@ -20,6 +20,7 @@ function makeFields() {
       element("p", { className: "wrong", id: `${name}-wrong` }), element("p", { className: "hint", id: `${name}-hint` }),
     );
   }
+  byId("gpu-hour-price").placeholder = "optional, as $2.5";
   listCases();
   byId("from").onchange = ({ target }) => begin(start.cases[target.value], []);
   byId("rate").append(new Option("I enter it:", ""), ...USUAL.map((time) => new Option(`every ${time}`, time)), ...start.rates.map(({ name, title }) => new Option(title, name)));

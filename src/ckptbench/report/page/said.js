@@ -2,6 +2,7 @@
 // The answer in words.
 
 const SMALLEST_PART = 1e-5;
+const MOST_NAMED = 2; // As in src/ckptbench/cli/sentences.py.
 
 function lost(known) {
   return !((known.hi > known.lo ? known.hi : known.value) >= SMALLEST_PART) ? `less than ${100 * SMALLEST_PART} %` : percent(known);
@@ -21,6 +22,19 @@ const isUseful = ({ bound, lost: { value } }) => bound || 1 - value >= start.lea
 
 /** Whether the training of the log is not longer than the best interval. */
 const outlasts = ({ steps }) => steps.value >= (origin.training_steps ?? Infinity);
+
+/** As src/ckptbench/cli/sentences.py says it: of many strategies the best one alone. */
+function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus }) {
+  if (price === null) return "";
+  const sum_ = (hours) => [1, words.days_per_month].map((days, place) => `${money(price, hours * days)} a ${["day", "month"][place]}`).join(", ");
+  const of = (each) => {
+    const { name, bound, saved, steps, lost: { value } } = each;
+    if (!saved) return `${name} loses ${atMost(bound)}${sum_(value * HOURS_PER_DAY * gpus)}`;
+    const before = bound ? (now.steps > steps.value ? atMost : atLeast)(bound) : "";
+    return saved.value < 0 ? `${name} costs ${before}${sum_(-saved.value)} more` : `${name} saves ${before}${sum_(saved.value)}`;
+  };
+  return ` Money: ${(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of).join("; ")}.`;
+}
 
 function sentence({ bound, now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to } } = lowest;
