@@ -129,6 +129,26 @@ def test_money_is_said_as_the_command_says_it(
         assert wrong(browser, "gpu-hour-price").startswith("Not a price: write a number above 0")
 
 
+def test_what_is_taken_away_says_what_is_the_examples(browser: Browser, calculator: Path) -> None:
+    """A line above the command, which a shell skips."""
+    browser.open(calculator)
+    for gpus, said in (("", "Example: 7B on 256 GPUs, not your numbers"), ("64", "your GPUs; the other numbers are the example\u2019s")):  # fmt: skip
+        if gpus:
+            enter(browser, "gpus", gpus)
+        first, second = browser.run("return toCopy(numbersOf(asked, origin))").split("\n")
+        assert first == f"# '{said}'"
+        assert shlex.split(first, comments=True) == []
+        assert second.startswith("ckptbench decide --gpus ")
+        for button in ("copy-command", "copy-link"):
+            browser.element(button).click()
+            browser.wait(lambda said=said: said[:20] in browser.element("copied").text)
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&blocking=a%0A%24(rm)%27%3D60s&example=stall-1")  # fmt: skip
+    first = browser.run("return toCopy(numbersOf(asked, origin))").partition("\nckptbench ")[0]
+    assert first == "# 'your numbers, but the example\u2019s a $(rm)\u2019'"  # nothing that runs
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&blocking=dcp%3D60s")
+    assert browser.run("return toCopy(numbersOf(asked, origin))").startswith("ckptbench decide ")
+
+
 def test_jobs_that_are_ended_are_counted_as_failures(browser: Browser, calculator: Path) -> None:
     """The page has no time limit, and says so where failures are entered."""
     browser.open(calculator)

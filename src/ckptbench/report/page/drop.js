@@ -23,12 +23,10 @@ function factsOfState(text) {
   return { step: step > 0 ? step : null, interval, training_steps: Math.floor(number(state.max_steps)) || null, multiple_of: Math.floor(number(state.eval_steps)) || interval };
 }
 
-/** What the reader has entered: of an example, what is changed. */
+/** What is not an example's. */
 function ownOf() {
-  const [first, isExample] = [readPairs(origin.pairs), origin.how === "" && !origin.isDropped];
-  const texts = [...asked.texts].filter(([name, text]) => !isExample || text !== first.texts.get(name));
-  const isChanged = JSON.stringify(asked.strategies) !== JSON.stringify(first.strategies);
-  return { texts, strategies: isExample && !isChanged ? EMPTY.strategies : asked.strategies };
+  const strategies = asked.strategies.filter(({ example }) => !example?.length);
+  return { texts: [...asked.texts].filter(([name]) => !asked.example.has(name)), strategies: strategies.length ? strategies : EMPTY.strategies };
 }
 
 function casesOfState(text, file) {

@@ -92,7 +92,7 @@ function begin(from, pairs) {
   [origin, readAt] = [from, null];
   const own = readPairs(pairs);
   const isOwn = from.how === "" && own.texts.size + own.strategies.length > 0;
-  asked = readPairs(pairs, isOwn ? EMPTY : readPairs(origin.pairs));
+  asked = readPairs(pairs, isOwn ? EMPTY : startOf(origin));
   fill();
 }
 
