@@ -562,6 +562,21 @@ def test_the_answer_stands_above_the_form_on_a_tablet(browser: Browser, calculat
         assert browser.run("return document.documentElement.scrollWidth") <= 820
 
 
+def test_the_answer_hides_no_field_in_use(browser: Browser, calculator: Path) -> None:
+    """It stays on top while keys go back through the form."""
+    for width, height in ((390, 740), (820, 700), (820, 380)):
+        browser.shape(width, height)
+        browser.open(calculator)
+        browser.run("document.getElementById('reset').focus()")
+        for _ in range(40):
+            ActionChains(browser.driver).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()  # fmt: skip
+            name, top, bottom = browser.run("const each = document.activeElement; return [each.id || each.ariaLabel, each.getBoundingClientRect().top, document.querySelector('.headline').getBoundingClientRect().bottom]")  # fmt: skip
+            assert top >= bottom, (width, name)
+            if name == "from":
+                break
+        assert name == "from"
+
+
 def test_texts_are_legible_in_light_and_dark(browser: Browser, written: Path) -> None:
     for scheme in ("light", "dark"):
         browser.prefer(scheme)
