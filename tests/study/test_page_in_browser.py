@@ -393,6 +393,44 @@ def test_no_number_of_the_example_is_taken_for_the_readers(
     assert "as each save waits 60 s for the one before" in browser.element("sentence").text
 
 
+def test_numbers_that_are_still_the_examples_are_named(
+    browser: Browser, calculator: Path, written: Path
+) -> None:
+    """Until each has been entered. A link keeps them; one without such a list, or a file, has the reader's alone."""
+    browser.open(calculator)
+    known = browser.element("known")
+    browser.element("add").click()
+    assert known.text == "Example: 7B on 256 GPUs, not your numbers"
+    browser.element("reset").click()
+    enter(browser, "gpus", "64")
+    assert known.text == "your GPUs; the other numbers are the example's"
+    assert known.get_attribute("data-known") == "part"
+    printed = browser.run("return document.getElementById('printed').textContent")
+    assert "GPUs: 64. One step takes: 2.5s (example)." in printed
+    assert "async: stops training for 3.0\u00a0s, then written for 90\u00a0s (example)." in printed
+    what_if = browser.driver.current_url.partition("#")[2]
+    for page, link in ((calculator, what_if), (written, f"from=Example%3A+7B+on+256+GPUs&{what_if}")):  # fmt: skip
+        browser.open(page, f"#{link}")
+        assert browser.element("known").text == "your GPUs; the other numbers are the example's"
+    browser.open(calculator, f"#{what_if}")
+    known = browser.element("known")
+    enter(browser, "step", "2.5s")  # the same, but the reader's own
+    choose(browser, "rate", "every 1 day")
+    enter(browser, "restart", "9min")
+    enter_cost(browser, 0, "stall", "50s")
+    enter_cost(browser, 1, "stall", "4s")
+    assert known.text == "your numbers, but the example's interval now and async"
+    enter_cost(browser, 1, "then", "80s")
+    assert known.text == "your numbers, but the example's interval now"
+    enter(browser, "now", "")
+    assert (known.text, known.get_attribute("data-known")) == ("your numbers", "yours")
+    assert "example" not in browser.driver.current_url
+    browser.element("add").click()
+    assert known.text == "your numbers, but the example's strategy 3"
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&async=3s%2B90s&example=toString+then-9+gpus")  # fmt: skip
+    assert browser.element("known").text == "your numbers, but the example's GPUs"
+
+
 def test_a_wrong_entry_is_named_and_changes_nothing(browser: Browser) -> None:
     """A right one is left as it was typed."""
     start = strategies(browser)
@@ -511,6 +549,32 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
                 ".map(each => each.outerHTML.slice(0, 80))"
             )
             assert beyond == []
+
+
+def test_the_answer_stands_above_the_form_on_a_tablet(browser: Browser, calculator: Path) -> None:
+    """With its table, and nothing is wider than the screen."""
+    browser.shape(820, 1180)
+    for what_if in ("", LONG):
+        browser.open(calculator, what_if)
+        tops = browser.run("return ['sentence', 'strategies-compared', 'controls', 'chart'].map(id => document.getElementById(id).getBoundingClientRect().top)")  # fmt: skip
+        assert tops == sorted(tops)
+        assert tops[2] < 1180
+        assert browser.run("return document.documentElement.scrollWidth") <= 820
+
+
+def test_the_answer_hides_no_field_in_use(browser: Browser, calculator: Path) -> None:
+    """It stays on top while keys go back through the form."""
+    for width, height in ((390, 740), (820, 700), (820, 380)):
+        browser.shape(width, height)
+        browser.open(calculator)
+        browser.run("document.getElementById('reset').focus()")
+        for _ in range(40):
+            ActionChains(browser.driver).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()  # fmt: skip
+            name, top, bottom = browser.run("const each = document.activeElement; return [each.id || each.ariaLabel, each.getBoundingClientRect().top, document.querySelector('.headline').getBoundingClientRect().bottom]")  # fmt: skip
+            assert top >= bottom, (width, name)
+            if name == "from":
+                break
+        assert name == "from"
 
 
 def test_texts_are_legible_in_light_and_dark(browser: Browser, written: Path) -> None:

@@ -101,6 +101,62 @@ def test_the_command_that_is_copied_has_the_same_answer(
             assert lost["value"] == pytest.approx(told[name]["loses"], rel=1e-9)
 
 
+@pytest.mark.parametrize("price", ["2.5", "$2.5", "1,000 EUR", "€0.0125"])
+def test_money_is_said_as_the_command_says_it(
+    browser: Browser, calculator: Path, capsys: pytest.CaptureFixture[str], price: str
+) -> None:
+    """Beside the GPU-hours, with and without an interval in use. A link and a print hold the price."""
+    browser.open(calculator)
+    assert "Money" not in browser.element("sentence").text
+    for texts in ({}, {"mtbf": "1min"}, {"now": ""}):
+        for name, text in ({"gpu-hour-price": price} | texts).items():
+            enter(browser, name, text)
+        said = browser.element("sentence").text.replace("\u00a0", " ")
+        arguments = shlex.split(browser.run("return command(numbersOf(asked, origin))"))[1:]
+        assert arguments[-2:] == ["--gpu-hour-price", price]
+        assert run([*arguments, "--json"]) == 0
+        (money,) = (each for each in json.loads(capsys.readouterr().out)["remarks"] if each.startswith("Money: "))  # fmt: skip
+        assert said.endswith(f" {money}")
+    what_if = browser.driver.current_url.partition("#")[2]
+    browser.open(calculator, f"#{what_if}")
+    assert browser.element("sentence").text.replace("\u00a0", " ") == said
+    printed = browser.run("return document.getElementById('printed').textContent")
+    assert f"Price of a GPU-hour: {price}." in printed.replace("\u00a0", " ")
+    browser.element("add").click()
+    assert browser.element("sentence").text.count(" a month") == 1  # of the best one alone
+    for refused in ("-2", "$0", "$2 EUR", "1,00", "free"):
+        enter(browser, "gpu-hour-price", refused)
+        assert wrong(browser, "gpu-hour-price").startswith("Not a price: write a number above 0")
+
+
+def test_what_is_taken_away_says_what_is_the_examples(browser: Browser, calculator: Path) -> None:
+    """A line above the command, which a shell skips."""
+    browser.open(calculator)
+    for gpus, said in (("", "Example: 7B on 256 GPUs, not your numbers"), ("64", "your GPUs; the other numbers are the example\u2019s")):  # fmt: skip
+        if gpus:
+            enter(browser, "gpus", gpus)
+        first, second = browser.run("return toCopy(numbersOf(asked, origin))").split("\n")
+        assert first == f"# '{said}'"
+        assert shlex.split(first, comments=True) == []
+        assert second.startswith("ckptbench decide --gpus ")
+        for button in ("copy-command", "copy-link"):
+            browser.element(button).click()
+            browser.wait(lambda said=said: said[:20] in browser.element("copied").text)
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&blocking=a%0A%24(rm)%27%3D60s&example=stall-1")  # fmt: skip
+    first = browser.run("return toCopy(numbersOf(asked, origin))").partition("\nckptbench ")[0]
+    assert first == "# 'your numbers, but the example\u2019s a $(rm)\u2019'"  # nothing that runs
+    browser.open(calculator, "#gpus=8&mtbf=3h&step=2.5s&restart=1min&blocking=dcp%3D60s")
+    assert browser.run("return toCopy(numbersOf(asked, origin))").startswith("ckptbench decide ")
+
+
+def test_jobs_that_are_ended_are_counted_as_failures(browser: Browser, calculator: Path) -> None:
+    """The page has no time limit, and says so where failures are entered."""
+    browser.open(calculator)
+    said = browser.element(browser.element("rate").get_attribute("aria-describedby"))
+    assert said.text == "No time limit or preemption is counted. Preempted or limited jobs: count them as failures, or use ckptbench decide --limit."  # fmt: skip
+    assert 0 < said.location["y"] - browser.element("mtbf").location["y"] < 120
+
+
 def test_a_case_that_no_options_say_has_no_command(browser: Browser) -> None:
     """Slower steps beside a save were measured."""
     browser.element("copy-command").click()

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from ckptbench.cli.options import Options
 from ckptbench.cli.values import Price
-from ckptbench.decide.units import HOURS_PER_DAY
+from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
 from ckptbench.report.answer.at_limit import AtLimit
 from ckptbench.report.answer.cells import AT_MOST, saves_at
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.quantities import duration, percent, size
 
-DAYS_PER_MONTH = 365.25 / 12
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""

@@ -16,6 +16,7 @@ from ckptbench.matrix.shown import show
 from ckptbench.report.answer.quantities import (
     MOST,
     NUMBER,
+    PRICE,
     Every,
     read_every,
     read_time,
@@ -41,7 +42,6 @@ RANGE = re.compile(
     re.IGNORECASE,
 )
 COMMA = re.compile(r"(\d+),(\d{1,2}|\d{4,})(\s*[A-Za-z][A-Za-z/]*)")
-PRICE = re.compile(rf"\s*([^\d\s.,+-]{{0,8}})\s*({NUMBER})\s*([^\d\s.,+-]{{0,8}})\s*")
 ZERO = re.compile(r"(?:[^=]*=)?0+(?:\.0*)?\s*[a-z]+(?:\s*\+.*)?", re.IGNORECASE)
 BITS = re.compile(rf"\s*({NUMBER})\s*([KMGT])b(?:/s|ps)\s*", re.IGNORECASE)
 

@@ -42,6 +42,7 @@ NUMBER = r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 PART = re.compile(rf"\s*({NUMBER})\s*([A-Za-z]+(?:/s)?)")
 STEPS = re.compile(rf"\s*({NUMBER})\s*steps?\s*", re.IGNORECASE)
 COUNT = re.compile(rf"\s*({NUMBER})\s*")
+PRICE = re.compile(rf"\s*([^\d\s.,+-]{{0,8}})\s*({NUMBER})\s*([^\d\s.,+-]{{0,8}})\s*")
 MOST = 10**6
 """More GPUs than anybody has."""
 LARGEST = 1e18

@@ -15,21 +15,50 @@ const FIELDS = {
   bandwidth: { read: readBandwidth, optional: true },
   survived: { read: readPercent, optional: true },
   pause: { read: readTime, optional: true },
+  "gpu-hour-price": { read: readPrice, optional: true },
 };
+const OF_EXAMPLE = "example";
 
 const rateOf = (wanted) => start.rates.find(({ name }) => name === wanted);
 
-/** A case as a Map of texts and a list of strategies, from pairs in the options of the command. What is no option is left out. */
+/**
+ * A case as a Map of texts and a list of strategies, from pairs in the options of the command. What is no option is left out.
+ * `example` names the fields that are still an example's; a strategy has such a list of its own.
+ */
 function readPairs(pairs, before = null) {
   const texts = new Map(before?.texts);
+  const example = new Set(before?.example);
   const strategies = [];
   for (const [name, text] of pairs) {
     if (KINDS.includes(name)) strategies.push(readStrategy(name, text));
     else if (Object.hasOwn(FIELDS, name)) texts.set(name, text);
     else if (name === "rate" && rateOf(text)) texts.set(name, text).delete("mtbf");
     if (name === "mtbf") texts.delete("rate");
+    example.delete(name === "rate" ? "mtbf" : name);
   }
-  return { texts, strategies: strategies.length ? strategies : before?.strategies ?? [] };
+  const made = { texts, example, strategies: strategies.length ? strategies : before?.strategies ?? [] };
+  return markExample(made, pairs.find(([name]) => name === OF_EXAMPLE)?.[1].split(" ") ?? []);
+}
+
+const partsOf = ({ kind }) => (kind === "async" ? ["stall", "then"] : ["stall"]);
+
+/** `mtbf` is a field, and `then-2` a time of the second strategy. */
+function markExample(made, names) {
+  for (const name of names) if (made.texts.get(name)) made.example.add(name);
+  made.strategies.forEach((each, place) => {
+    const parts = partsOf(each).filter((part_) => each[part_] && names.includes(`${part_}-${place + 1}`));
+    if (parts.length) each.example = parts;
+  });
+  return made;
+}
+
+const namesOfExample = ({ example, strategies }) => [...example, ...strategies.flatMap((each, place) => (each.example ?? []).map((part_) => `${part_}-${place + 1}`))];
+
+/** The case with which one starts from `origin`. */
+function startOf({ how, isDropped, pairs }) {
+  const made = readPairs(pairs);
+  const all = [...made.texts.keys(), ...made.strategies.flatMap((each, place) => partsOf(each).map((part_) => `${part_}-${place + 1}`))];
+  return how === "" && !isDropped ? markExample(made, all) : made;
 }
 
 /** `60s` and `sharded=60s` of a blocking strategy, `3s+90s` of an asynchronous one. */
@@ -40,9 +69,11 @@ function readStrategy(kind, text) {
 }
 
 /** What was emptied is said too, or the page would start from what stood there. */
-function writePairs({ texts, strategies }) {
+function writePairs(made) {
+  const { texts, strategies } = made;
+  const names = namesOfExample(made);
   const of = ({ kind, name, stall, then }) => `${name === kind ? "" : `${name}=`}${stall}${kind === "async" ? `+${then}` : ""}`;
-  return [...[...texts].filter(([name, text]) => text !== "" || origin.pairs.some(([first]) => first === name)), ...strategies.map((each) => [each.kind, of(each)])];
+  return [...[...texts].filter(([name, text]) => text !== "" || origin.pairs.some(([first]) => first === name)), ...strategies.map((each) => [each.kind, of(each)]), ...(names.length ? [[OF_EXAMPLE, names.join(" ")]] : [])];
 }
 
 /** The numbers of a case: with all digits where its text is still that of `origin`. Wrong texts are in `wrong`, by field. */

@@ -23,12 +23,10 @@ function factsOfState(text) {
   return { step: step > 0 ? step : null, interval, training_steps: Math.floor(number(state.max_steps)) || null, multiple_of: Math.floor(number(state.eval_steps)) || interval };
 }
 
-/** What the reader has entered: of an example, what is changed. */
+/** What is not an example's. */
 function ownOf() {
-  const [first, isExample] = [readPairs(origin.pairs), origin.how === "" && !origin.isDropped];
-  const texts = [...asked.texts].filter(([name, text]) => !isExample || text !== first.texts.get(name));
-  const isChanged = JSON.stringify(asked.strategies) !== JSON.stringify(first.strategies);
-  return { texts, strategies: isExample && !isChanged ? EMPTY.strategies : asked.strategies };
+  const strategies = asked.strategies.filter(({ example }) => !example?.length);
+  return { texts: [...asked.texts].filter(([name]) => !asked.example.has(name)), strategies: strategies.length ? strategies : EMPTY.strategies };
 }
 
 function casesOfState(text, file) {
@@ -44,11 +42,11 @@ async function fillFrom(file) {
   const said = byId("file-said");
   try {
     const text = await file.text();
-    const failures = ownOf().texts.filter(([name, each]) => ["mtbf", "rate"].includes(name) && each !== "");
+    const others = ownOf().texts.filter(([name, each]) => ["mtbf", "rate", "gpu-hour-price"].includes(name) && each !== "");
     const readers = { yaml: casesOfCosts, yml: casesOfCosts, json: casesOfState };
     const read = readers[file.name.split(".").at(-1).toLowerCase()];
     if (read === undefined) throw new Wrong("is not read here");
-    const cases = read(text, file.name, failures);
+    const cases = read(text, file.name, others);
     start.cases.unshift(...cases);
     listCases();
     begin(cases[0], []);

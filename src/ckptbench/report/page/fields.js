@@ -20,11 +20,12 @@ function makeFields() {
       element("p", { className: "wrong", id: `${name}-wrong` }), element("p", { className: "hint", id: `${name}-hint` }),
     );
   }
+  byId("gpu-hour-price").placeholder = "optional, as $2.5";
   listCases();
   byId("from").onchange = ({ target }) => begin(start.cases[target.value], []);
   byId("rate").append(new Option("I enter it:", ""), ...USUAL.map((time) => new Option(`every ${time}`, time)), ...start.rates.map(({ name, title }) => new Option(title, name)));
   byId("rate").onchange = ({ target: { value } }) => setFailures(value === "" || USUAL.includes(value) ? ["mtbf", value || mtbf()] : ["rate", value]);
-  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: newName(), stall: "3s", then: "90s" }]);
+  byId("add").onclick = () => changeStrategies([...asked.strategies, { kind: "async", name: newName(), stall: "3s", then: "90s", ...(origin.how === "" && { example: ["stall", "then"] }) }]);
   byId("reset").onclick = () => begin(origin, []);
   byId("controls").onsubmit = (event) => event.preventDefault();
 }
@@ -36,6 +37,7 @@ function listCases() {
 /** A number was typed. Its field is left as it is. */
 function enter(name, text) {
   asked.texts.set(name, text);
+  asked.example.delete(name);
   if (name === "mtbf") asked.texts.delete("rate");
   show();
 }
@@ -71,14 +73,26 @@ function fill() {
   show();
 }
 
+function enterCost(strategy, name, text) {
+  strategy[name] = text;
+  if (strategy.example) strategy.example = strategy.example.filter((each) => each !== name);
+  show();
+}
+
+function asKind(strategy, kind) {
+  const example = strategy.example?.filter((each) => each !== "then");
+  if (kind === "blocking") return { ...strategy, kind, then: "", example };
+  return { ...strategy, kind, then: strategy.then || "90s", example: origin.how === "" ? [...example ?? [], "then"] : example };
+}
+
 function rowOf(strategy, place) {
   const entry = (name, label) => {
-    const input = element("input", { value: strategy[name], spellcheck: false, ariaLabel: `${label}, ${strategy.name}`, oninput: () => { strategy[name] = input.value.trim(); show(); } });
+    const input = element("input", { value: strategy[name], spellcheck: false, ariaLabel: `${label}, ${strategy.name}`, oninput: () => enterCost(strategy, name, input.value.trim()) });
     return element("label", { className: `of-${name}`, textContent: label }, input);
   };
   const kinds = element("select", { ariaLabel: `Kind, ${strategy.name}` }, new Option("blocking", "blocking"), new Option("asynchronous", "async"));
   kinds.value = strategy.kind;
-  kinds.onchange = () => changeStrategies(asked.strategies.with(place, { ...strategy, kind: kinds.value, then: kinds.value === "async" ? strategy.then || "90s" : "" }));
+  kinds.onchange = () => changeStrategies(asked.strategies.with(place, asKind(strategy, kinds.value)));
   const remove = element("button", { type: "button", textContent: "×", title: "Remove", ariaLabel: `Remove ${strategy.name}`, disabled: asked.strategies.length === 1 });
   remove.onclick = () => changeStrategies(asked.strategies.toSpliced(place, 1));
   const row = element("div", { className: "strategy", role: "group", ariaLabel: strategy.name },

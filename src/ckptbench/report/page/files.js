@@ -81,7 +81,7 @@ function readFlat(text) {
 }
 
 /** One case for each recovery, as src/ckptbench/report/page/start.py makes them of the same file. */
-function casesOfCosts(text, file, failures) {
+function casesOfCosts(text, file, others) {
   const { "": { title, gpus, step_s: step, steps_per_epoch: epoch, interval }, strategies, recoveries } = readFlat(text);
   if (step.value === 0) throw new Wrong("step_s: use more than 0 seconds");
   const spoken = ({ name }) => name.replaceAll("_", " ").trim();
@@ -104,7 +104,7 @@ function casesOfCosts(text, file, failures) {
     return {
       title: `${title} · ${counted(gpus, "GPU")} · ${spoken(recovery)}`, how: "given", how_of: { step: "given", restart: "given" }, where: counted(gpus, "GPU"),
       source: `Costs of ${file}, not measured here`, file, ranks: gpus, replaces: recovery.replaces, step: step.value, slower: 1, restart: recovery.down_s.value, isDropped: true,
-      pairs: [["gpus", String(gpus)], ...failures, ["step", inField(step.value)], ...made.map(([pair]) => pair), ["restart", inField(recovery.down_s.value)], ["now", `${interval(epoch)} steps`]],
+      pairs: [["gpus", String(gpus)], ...others, ["step", inField(step.value)], ...made.map(([pair]) => pair), ["restart", inField(recovery.down_s.value)], ["now", `${interval(epoch)} steps`]],
       strategies: made.map(([, known]) => known),
     };
   });

@@ -43,7 +43,7 @@ function showAnswer(numbers) {
   const [known, words_] = standing(numbers);
   byId("known").dataset.known = known;
   byId("known").textContent = kept(words_);
-  byId("sentence").textContent = kept(sentence(answered, lowest));
+  byId("sentence").textContent = kept(sentence(answered, lowest) + moneyOf(answered, lowest, numbers.values));
   const helps = isUseful(lowest);
   byId("save-steps").textContent = helps && !outlasts(lowest) ? setting(lowest) : "";
   const steady = (value) => ({ value });
@@ -92,7 +92,7 @@ function begin(from, pairs) {
   [origin, readAt] = [from, null];
   const own = readPairs(pairs);
   const isOwn = from.how === "" && own.texts.size + own.strategies.length > 0;
-  asked = readPairs(pairs, isOwn ? EMPTY : readPairs(origin.pairs));
+  asked = readPairs(pairs, isOwn ? EMPTY : startOf(origin));
   fill();
 }
 

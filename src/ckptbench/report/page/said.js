@@ -2,6 +2,7 @@
 // The answer in words.
 
 const SMALLEST_PART = 1e-5;
+const MOST_NAMED = 2; // As in src/ckptbench/cli/sentences.py.
 
 function lost(known) {
   return !((known.hi > known.lo ? known.hi : known.value) >= SMALLEST_PART) ? `less than ${100 * SMALLEST_PART} %` : percent(known);
@@ -22,6 +23,19 @@ const isUseful = ({ bound, lost: { value } }) => bound || 1 - value >= start.lea
 /** Whether the training of the log is not longer than the best interval. */
 const outlasts = ({ steps }) => steps.value >= (origin.training_steps ?? Infinity);
 
+/** As src/ckptbench/cli/sentences.py says it: of many strategies the best one alone. */
+function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus }) {
+  if (price === null) return "";
+  const sum_ = (hours) => [1, words.days_per_month].map((days, place) => `${money(price, hours * days)} a ${["day", "month"][place]}`).join(", ");
+  const of = (each) => {
+    const { name, bound, saved, steps, lost: { value } } = each;
+    if (!saved) return `${name} loses ${atMost(bound)}${sum_(value * HOURS_PER_DAY * gpus)}`;
+    const before = bound ? (now.steps > steps.value ? atMost : atLeast)(bound) : "";
+    return saved.value < 0 ? `${name} costs ${before}${sum_(-saved.value)} more` : `${name} saves ${before}${sum_(saved.value)}`;
+  };
+  return ` Money: ${(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of).join("; ")}.`;
+}
+
 function sentence({ bound, now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to } } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
@@ -37,9 +51,24 @@ function sentence({ bound, now, strategies }, lowest) {
   return `${begin} Now, every ${duration(now.seconds)} with ${strategies[0].name}, it loses ${loses(strategies[0], now.lost)}${why}. The change saves ${saves(lowest, now)} GPU-hours a day.`;
 }
 
+const SHORT = { gpus: "GPUs", mtbf: "failures", step: "step", restart: "restart", now: "interval now" };
+const listed = (texts) => texts.join(", ").replace(/, (?=[^,]*$)/, " and ");
+
+/** Whose the numbers are, where they started from an example: each is its until the reader has entered it. */
+function ofWhom() {
+  const { texts, example, strategies } = asked;
+  const [theirs, own] = [true, false].map((isTheirs) => [
+    ...Object.keys(SHORT).filter((name) => (texts.get(name) || (name === "mtbf" && texts.get("rate"))) && example.has(name) === isTheirs),
+    ...strategies.filter((each) => !each.example?.length !== isTheirs).map(({ name }) => name),
+  ].map((name) => SHORT[name] ?? name));
+  if (theirs.length === 0) return ["yours", "your numbers"];
+  if (own.length === 0) return ["example", `${origin.title}, not your numbers`];
+  return ["part", own.length > theirs.length ? `your numbers, but the example's ${listed(theirs)}` : `your ${listed(own)}; the other numbers are the example's`];
+}
+
 /** How the answer is known: `measured` or `given`, `projected`, or `yours`. */
 function standing({ values, strategies, rate }) {
-  if (origin.how === "") return isStart() && !origin.isDropped ? ["example", `${origin.title}, not your numbers`] : ["yours", "your numbers"];
+  if (origin.how === "") return ofWhom();
   if (values.gpus !== origin.ranks) return ["projected", `projected from ${origin.where}${strategies.some(({ known }) => known?.growth) ? "" : ", costs taken as constant"}: not measured`];
   const isOwn = values.step !== origin.step || strategies.some(({ isMeasured }) => !isMeasured) || values.restart !== origin.restart || rate === undefined;
   const restart = origin.how_of.restart;
@@ -47,7 +76,7 @@ function standing({ values, strategies, rate }) {
   return isOwn ? ["yours", `${origin.how} at ${origin.where}, with numbers of yours`] : [origin.how, `${origin.how} at ${origin.where}`];
 }
 
-const isStart = () => JSON.stringify(writePairs(asked)) === JSON.stringify(writePairs(readPairs(origin.pairs)));
+const isStart = () => JSON.stringify(writePairs(asked)) === JSON.stringify(writePairs(startOf(origin)));
 
 /** To copy into the program whose log was read: a round number, but not of a bound. */
 function setting({ bound, steps, fine: range, estimate: { saving } }) {

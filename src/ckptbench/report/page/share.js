@@ -7,8 +7,20 @@ const quoted = (text) => (SAFE.test(text) ? text : `'${text.replaceAll("'", "'\\
 /** The equal call of the command. Throws Wrong where its options cannot say this case. */
 function command(numbers) {
   const { values } = numbers;
-  const options = [...costsOf(numbers), ...failuresOf(numbers), ...(values.now ? [["now", asked.texts.get("now")]] : [])];
+  const options = [...costsOf(numbers), ...failuresOf(numbers), ...["now", "gpu-hour-price"].filter((name) => values[name]).map((name) => [name, asked.texts.get(name)])];
   return `ckptbench decide ${options.map(([name, text]) => `--${name} ${quoted(text)}`).join(" ")}`;
+}
+
+/** Whose the numbers are, where some are an example's. Else empty. */
+function caution(numbers) {
+  const [known, said] = standing(numbers);
+  return ["example", "part"].includes(known) ? said : "";
+}
+
+/** The command, below a line on whose the numbers are: quoted, as a shell may read comments as commands. */
+function toCopy(numbers) {
+  const said = caution(numbers).replace(/\s+/g, " ").replaceAll("'", "\u2019");
+  return `${said && `# ${quoted(said)}\n`}${command(numbers)}`;
 }
 
 /** A time as it was entered, where that is the number. */
@@ -73,17 +85,17 @@ function copyOf(made) {
 
 /** The case in words, with date and link, which stands in print in place of the form. */
 function writePrinted({ rate, strategies }) {
-  const labels = [...document.querySelectorAll("[data-field]")].map(({ dataset: { field, label } }) => [label, asked.texts.get(field) ?? ""]);
-  const fields = [...labels.filter(([, text]) => text !== ""), ...(rate ? [["How often it fails", rate.title]] : [])].map(([label, text]) => `${label}: ${text}`);
-  const each = strategies.map(({ name, stall, durable }) => `${name}: stops training for ${duration(stall)}${durable > stall ? `, then written for ${duration(durable - stall)}` : ""}`);
+  const labels = [...document.querySelectorAll("[data-field]")].map(({ dataset: { field, label } }) => [label, asked.texts.get(field) ?? "", asked.example.has(field)]);
+  const fields = [...labels.filter(([, text]) => text !== ""), ...(rate ? [["How often it fails", rate.title]] : [])].map(([label, text, isExample]) => `${label}: ${text}${isExample ? " (example)" : ""}`);
+  const each = strategies.map(({ name, stall, durable }, place) => `${name}: stops training for ${duration(stall)}${durable > stall ? `, then written for ${duration(durable - stall)}` : ""}${asked.strategies[place].example?.length ? " (example)" : ""}`);
   const date = new Date();
   const day = [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part_) => String(part_).padStart(2, "0")).join("-");
   byId("printed").replaceChildren(kept(`${[...fields, ...each].join(". ")}. Printed on ${day} from `), element("a", { href: location.href, textContent: location.href }));
 }
 
 function makeShare() {
-  byId("copy-link").onclick = () => copyOf(() => [location.href, "the link, which holds your numbers"]);
-  byId("copy-command").onclick = () => copyOf((numbers) => [command(numbers), command(numbers)]);
+  byId("copy-link").onclick = () => copyOf((numbers) => [location.href, caution(numbers) ? `the link (${caution(numbers)})` : "the link, which holds your numbers"]);
+  byId("copy-command").onclick = () => copyOf((numbers) => [toCopy(numbers), toCopy(numbers)]);
   byId("print").onclick = () => print();
   addEventListener("beforeprint", () => {
     const numbers = numbersOf(asked, origin);

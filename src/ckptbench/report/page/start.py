@@ -22,6 +22,7 @@ from ckptbench.decide import RATE_FACTORS, sampling
 from ckptbench.decide.inputs import GIVEN, STARTS, UNFINISHED
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS, ROUND
 from ckptbench.decide.rates import OWN, FailureRate
+from ckptbench.decide.units import DAYS_PER_MONTH
 from ckptbench.matrix.interval import Interval
 from ckptbench.report.answer import quantities
 from ckptbench.report.answer.labels import counted, describe, name
@@ -231,6 +232,10 @@ def _words() -> Row:
     units = [{**asdict(unit), "longest": longest} for unit, longest in quantities.LONGEST]
     return {
         **{name.lower(): getattr(quantities, name) for name in values},
-        **{name.lower(): getattr(quantities, name).pattern for name in ("PART", "STEPS", "COUNT")},
+        **{
+            name.lower(): getattr(quantities, name).pattern
+            for name in ("PART", "STEPS", "COUNT", "PRICE")
+        },
         "units": [*units, asdict(quantities.DAYS)],
+        "days_per_month": DAYS_PER_MONTH,
     }

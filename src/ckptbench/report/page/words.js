@@ -55,6 +55,14 @@ function readPercent(text) {
   return value / 100;
 }
 
+/** `2.5`, `$2.5`, `2.5 EUR`, as src/ckptbench/cli/values.py reads it. */
+function readPrice(text) {
+  const [, before, digits, after] = new RegExp(`^(?:${words.price})$`).exec(text) ?? [];
+  const value = numberOf(digits ?? "0");
+  if ((before && after) || !(value > 0 && value <= words.most)) throw new Wrong("Not a price: write a number above 0, with a currency or without, as in 2.5, $2.5 or 2.5 EUR");
+  return { amount: value, before, after };
+}
+
 /** With so many places after the point. A tie goes to the even digit, as in Python. */
 function fixed(value, places) {
   const scaled = value * 10 ** places;
@@ -71,6 +79,13 @@ function inDigits(number, step) {
   const text = fixed(number, places);
   const [whole, part] = (Number(text) === 0 ? text.replace("-", "") : text).split(".");
   return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part === undefined ? "" : `.${part}`);
+}
+
+/** What GPU-hours cost, to two digits and in the currency of the price. */
+function money({ amount: each, before, after }, hours) {
+  const step = lastDigit(each * hours, 2);
+  const total = step > 0 ? Number(fixed((each * hours) / 10 ** step, 0)) * 10 ** step : Number(fixed(each * hours, -step));
+  return `${before}${inDigits(total, total >= 10 ? 0 : -2)} ${after}`.trimEnd();
 }
 
 const plain = (number) => inDigits(number, Math.min(0, lastDigit(number, words.digits)));
