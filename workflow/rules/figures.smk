@@ -61,8 +61,8 @@ rule write_page:
         get_mark(OF_DECISION),
         figures=get_figures_of_page,
     output:
-        PAGE,
-        "results/calculator.html",
+        page=PAGE,
+        calculator="results/calculator.html",
     log:
         "results/logs/write_page.log",
     localrule: True
@@ -74,4 +74,4 @@ rule write_page:
         "the page of the study"
     shell:
         "python -P -m ckptbench.workflow write-page {params.options} {input.figures} --tables results/tables"
-        " --rates={params.rates:q} --choices {params.choices:q} --output {output[0]} --log {log}"
+        " --rates={params.rates:q} --choices {params.choices:q} --output {output.page} --log {log}"
