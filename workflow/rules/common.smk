@@ -22,6 +22,7 @@ from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
+from ckptbench.common.host import count_gpus
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import PATTERN, check_input, shell_prefix
@@ -104,13 +105,14 @@ def get_failed():
 
 def find_machine():
     """What the profile has for the runs. Of an executor's own settings only the command line says anything in a dry run."""
+    here = Machine(gpus=count_gpus() if CONFIG.accelerator == "cuda" else None)
     if workflow.resource_settings.nodes is None:
-        return Machine()
+        return here
     with contextlib.redirect_stderr(io.StringIO()):  # which profile it uses
         _, options = parse_args(sys.argv[1:])
     plugin = ExecutorPluginRegistry().get_plugin(options.executor)
     if plugin.common_settings.local_exec:
-        return Machine()
+        return here
     resources = {
         name: each.value
         for name, each in rules.train_cell.rule.resources.items()
