@@ -33,9 +33,14 @@ NAMED_CONFIG = test -z "$$CONFIG" || { test -f "$$CONFIG" && test -r "$$CONFIG";
   { echo "CONFIG is $$CONFIG: there is no such file that can be read: correct the path"; exit 1; }
 export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
 
+# As Snakemake looks for it, a path or a name; its own error lists no names.
+NAMED_PROFILE = test -z "$$PROFILE" || test -d "$$PROFILE" || test -d "profiles/$$PROFILE" || test -d "$${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/$$PROFILE" || \
+  test -d "/etc/xdg/snakemake/$$PROFILE" || { echo "PROFILE is $$PROFILE: name one of $$(ls -m profiles), or the folder of your own"; exit 1; }
+
 # Snakemake ends when it has read the study, before it looks at a single job.
 plan: environment ## what a study takes: runs, checkpoints, bytes, time; CONFIG=FILE, on a cluster PROFILE=slurm for node-hours
 	@$(NAMED_CONFIG)
+	@$(NAMED_PROFILE)
 	@CKPTBENCH_PLAN=only $(BIN)/snakemake -n --profile "$${PROFILE:-local}" $(if $(CONFIG),"--configfile=$$CONFIG")
 
 # Nothing is trained.

@@ -16,6 +16,7 @@ ODD = ["-n.yaml", "my costs.yaml", "it's.yaml", 'a"b.yaml', "a`id`.yaml", "a;b&c
 
 def run(folder: Path, *goals: str) -> str:
     """What make prints, with programs that do nothing."""
+    folder.mkdir(exist_ok=True)
     (folder / "python").symlink_to(sys.executable)
     told = folder / "told.json"
     program = f"import json, sys; json.dump(sys.argv[1:], open({str(told)!r}, 'w'))"
@@ -63,6 +64,15 @@ def test_a_config_that_is_not_there_is_said_in_one_line(goal: str, tmp_path: Pat
     printed = run(tmp_path, goal, f"CONFIG={tmp_path / 'my config.yaml'}", "NUMBERS=costs.yaml")
     assert f"CONFIG is {tmp_path}/my config.yaml: there is no such file" in printed
     assert not (tmp_path / "told.json").exists()
+
+
+def test_a_profile_that_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
+    printed = run(tmp_path, "plan", "PROFILE=ABCI")
+    assert "PROFILE is ABCI: name one of abci, gridengine, local, " in printed
+    assert not (tmp_path / "told.json").exists()
+    own = tmp_path / "my profile"
+    own.mkdir()
+    assert str(own) in asked(tmp_path / "again", "plan", f"PROFILE={own}")
 
 
 def test_help_names_every_target_that_a_user_may_give() -> None:

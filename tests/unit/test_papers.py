@@ -88,6 +88,25 @@ def test_the_small_form_of_the_first_row_has_the_runs_that_the_page_says() -> No
     assert f"`config/config.yaml` ({len(expand(load_config(default)))} runs" in SECTION
 
 
+def test_pages_say_what_the_results_lack_and_what_ran_on_a_gpu() -> None:
+    page = (ROOT / "docs" / "determinism.md").read_text(encoding="utf-8")
+    cells = expand(load_config(yaml.safe_load((ROOT / "config/studies/determinism.yaml").read_text())))  # fmt: skip
+    gpts = sum(cell.model == "gpt_baby" for cell in cells)
+    assert f"Its {gpts} runs of `gpt_baby` are newer" in page
+    assert "restarts by six strategies" in page
+    assert "six strategies restarted PyTorch [bit for bit](docs/determinism.md" in (ROOT / "README.md").read_text()  # fmt: skip
+
+
+def test_the_page_on_configs_has_what_the_default_config_sets() -> None:
+    page = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    default = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
+    (told,) = re.findall(r"and sets (.*?)\.$", page, re.DOTALL | re.MULTILINE)
+    said = dict(yaml.safe_load(each).popitem() for each in re.findall(r"`(.*?)`", told))
+    known = {**default["matrix"], **default["training"]}
+    assert said == {key: known[key] for key in said}
+    assert set(default["training"]) | {"batch_size", "epochs", "interval"} == set(said)
+
+
 def test_every_study_after_a_paper_has_a_row() -> None:
     named = {
         path.stem
