@@ -138,6 +138,13 @@ def test_a_machine_with_too_few_gpus_is_said_in_place_of_the_advice_to_run(tmp_p
         assert not [line for line in printed if line.startswith("GPUs")]
 
 
+def test_a_run_of_more_nodes_than_a_job_has_is_said(tmp_path: Path) -> None:
+    machine = Machine(is_cluster=True, ranks_per_node=1, most_nodes=1)
+    assert told(lines(tmp_path, machine), "nodes").startswith("2 for 2 ranks, and a job has 1 at most (max_nodes): ")  # fmt: skip
+    enough = dataclasses.replace(machine, most_nodes=2)
+    assert not [line for line in lines(tmp_path, enough) if line.startswith("nodes ")]
+
+
 def test_what_only_a_prepared_dataset_tells_is_left_out_and_counted(tmp_path: Path) -> None:
     """The vocabulary of nanoGPT's tokens and their number."""
     matrix = {**SMALL["matrix"], "model": "gpt_baby", "dataset": "text", "ranks": 1}  # type: ignore[dict-item]

@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -119,12 +120,16 @@ def find_machine():
         if name in ("runtime", "tasks_per_node") and not each.is_evaluable()
     }
     settings = plugin.get_settings(options)
+    queue = re.escape(str(getattr(settings, "queue", "")))
+    given = " ".join(getattr(settings, "options", None) or ())
+    most = re.search(rf'max_nodes=[^}}]*"{queue}": *(\d+)', given)
     return Machine(
         at_once=workflow.resource_settings.nodes,
         is_cluster=True,
         ranks_per_node=resources.get("tasks_per_node")
         or getattr(settings, "tasks_per_node", None),
         limit_min=resources.get("runtime"),
+        most_nodes=int(most[1]) if most else None,
     )
 
 

@@ -41,6 +41,8 @@ class Machine:
     """None: a run has one node."""
     limit_min: float | None = None
     """Of a job. None: the profile has none."""
+    most_nodes: int | None = None
+    """Of a job. None: the profile says none."""
     gpus: int | None = None
     """Of this machine, where runs need them. None: they need none, or are on other machines."""
 
@@ -194,6 +196,8 @@ def _time(
     minutes = {cell: each for cell in left if (each := earlier.minutes(cell)) is not None}
     limits = [each for each in (machine.limit_min, config.limits.run_minutes) if each is not None]
     limit = min(limits, default=None)
+    if machine.most_nodes is not None and machine.nodes(most) > machine.most_nodes:
+        yield f"nodes        {machine.nodes(most)} for {most:,} ranks, and a job has {machine.most_nodes} at most (max_nodes): leave out ranks, or name another queue"
     if wall := _wall(left, minutes, limit, machine) or ("" if is_short else _unknown(config)):
         yield f"time         {wall}"
     if machine.is_cluster:
