@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ckptbench.common.files import write_json
+from ckptbench.common.host import count_gpus
 from ckptbench.config.expansion import expand
 from ckptbench.config.outlook import Machine, outlook
 from ckptbench.config.study import StudyConfig, load_config
@@ -136,6 +140,18 @@ def test_a_machine_with_too_few_gpus_is_said_in_place_of_the_advice_to_run(tmp_p
     for machine in (Machine(gpus=2), Machine(is_cluster=True)):
         printed = lines(tmp_path, machine, accelerator="cuda")
         assert not [line for line in printed if line.startswith("GPUs")]
+
+
+def test_gpus_are_those_that_the_driver_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nfor each in $(seq 100); do echo NVIDIA H200; done\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert count_gpus() == 100
+    program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
+    assert count_gpus() == len([*Path("/dev").glob("nvidia[0-9]*")])
 
 
 def test_a_run_of_more_nodes_than_a_job_has_is_said(tmp_path: Path) -> None:
