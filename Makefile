@@ -35,10 +35,17 @@ NAMED_CONFIG = test -z "$$CONFIG" || { test -f "$$CONFIG" && test -r "$$CONFIG";
   { echo "CONFIG is $$CONFIG: there is no such file that can be read: correct the path"; exit 1; }
 export NUMBERS_AS_JSON = import json, os; print(json.dumps({"numbers": os.environ["NUMBERS"]}))
 
+# Of a file that Snakemake cannot read, its own error names no place.
+OR_NAME_THE_LINE = || { test -z "$$CONFIG" || $(BIN)/python -m ckptbench.config.reading config/config.yaml "$$CONFIG"; exit 1; }
+# As Snakemake looks for it, a path or a name; its own error lists no names.
+NAMED_PROFILE = test -z "$$PROFILE" || test -d "$$PROFILE" || test -d "profiles/$$PROFILE" || test -d "$${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/$$PROFILE" || \
+  test -d "/etc/xdg/snakemake/$$PROFILE" || { echo "PROFILE is $$PROFILE: name one of $$(ls -m profiles), or the folder of your own"; exit 1; }
+
 # Snakemake ends when it has read the study, before it looks at a single job.
 plan: environment ## what a study takes: runs, checkpoints, bytes, time; CONFIG=FILE, on a cluster PROFILE=slurm for node-hours
 	@$(NAMED_CONFIG)
-	@CKPTBENCH_PLAN=only $(BIN)/snakemake -n --profile "$${PROFILE:-local}" $(if $(CONFIG),"--configfile=$$CONFIG")
+	@$(NAMED_PROFILE)
+	@CKPTBENCH_PLAN=only $(BIN)/snakemake -n --profile "$${PROFILE:-local}" $(if $(CONFIG),"--configfile=$$CONFIG") $(OR_NAME_THE_LINE)
 
 # Nothing is trained.
 decide: environment ## how often to checkpoint, from the tables that are there or NUMBERS=FILE; other settings by CONFIG=FILE
@@ -47,13 +54,13 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 	  { echo "results/tables has no tables yet: run a study first (make study), or give your own costs: make decide NUMBERS=config/costs-example.yaml"; exit 1; }
 	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local decision \
 	  --allowed-rules decide write_answer write_page draw_advice draw_scale decision \
-	  $(if $(CONFIG),"--configfile=$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")")
+	  $(if $(CONFIG),"--configfile=$$CONFIG") $(if $(NUMBERS),--config "decision=$$($(BIN)/python -c "$$NUMBERS_AS_JSON")") $(OR_NAME_THE_LINE)
 	@echo; cat results/answer.txt
 
 # Checks the machine and, if a study was made here, its runs. With REPEATS=20 each takes some seconds more.
 audit: environment ## is this machine's study to be believed? Less than three minutes; REPEATS=20 against noise, CONFIG=FILE
 	@$(NAMED_CONFIG)
-	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit
+	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit $(OR_NAME_THE_LINE)
 
 # The tests with schedulers mostly wait, so they run beside the others: four of the seven at a time, the longest first (the environments are
 # there by then). Each prints its output when it ends.

@@ -160,6 +160,8 @@ def test_one_gpu_of_abci_is_a_queue_and_a_run_of_more_is_refused_by_the_plan(
 ) -> None:
     """A job of its queues for parts of a node has one of these."""
     options = ("--submitit-queue", "rt_HG", "--submitit-tasks-per-node", "1")
+    planned = snakemake(checkout, "abci", "-n", *options)
+    assert "256 for 256 ranks, and a job has 1 at most (max_nodes)" in planned.stdout
     refused = snakemake(
         checkout, "abci", "runs", "--submitit-dry-run", *options, SNAKEMAKE_SUBMITIT_ACCOUNT="g"
     )

@@ -16,6 +16,7 @@ ODD = ["-n.yaml", "my costs.yaml", "it's.yaml", 'a"b.yaml', "a`id`.yaml", "a;b&c
 
 def run(folder: Path, *goals: str) -> str:
     """What make prints, with programs that do nothing."""
+    folder.mkdir(exist_ok=True)
     (folder / "python").symlink_to(sys.executable)
     told = folder / "told.json"
     program = f"import json, sys; json.dump(sys.argv[1:], open({str(told)!r}, 'w'))"
@@ -63,6 +64,29 @@ def test_a_config_that_is_not_there_is_said_in_one_line(goal: str, tmp_path: Pat
     printed = run(tmp_path, goal, f"CONFIG={tmp_path / 'my config.yaml'}", "NUMBERS=costs.yaml")
     assert f"CONFIG is {tmp_path}/my config.yaml: there is no such file" in printed
     assert not (tmp_path / "told.json").exists()
+
+
+@pytest.mark.parametrize("goal", ["decide", "audit", "plan"])
+def test_of_a_config_that_cannot_be_read_the_line_is_named(goal: str, tmp_path: Path) -> None:
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "snakemake").write_text("#!/bin/sh\nexit 1\n")
+    for program in ("python", "snakemake"):
+        (tmp_path / program).chmod(0o755)
+    broken = tmp_path / "-my config.yaml"
+    broken.write_text("matrix: [a\nb: :\n")
+    command = ["make", "-C", str(ROOT), "-o", ".venv/ready", "-o", "environment", f"BIN={tmp_path}", goal, f"CONFIG={broken}", "NUMBERS=costs.yaml"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert f"{broken}: line 2, column 2: not YAML" in done.stdout + done.stderr
+
+
+def test_a_profile_that_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
+    printed = run(tmp_path, "plan", "PROFILE=ABCI")
+    assert "PROFILE is ABCI: name one of abci, gridengine, local, " in printed
+    assert not (tmp_path / "told.json").exists()
+    own = tmp_path / "my profile"
+    own.mkdir()
+    assert str(own) in asked(tmp_path / "again", "plan", f"PROFILE={own}")
 
 
 def test_help_names_every_target_that_a_user_may_give() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ckptbench.common.files import write_json
+from ckptbench.common.host import count_gpus
 from ckptbench.config.expansion import expand
 from ckptbench.config.outlook import Machine, outlook
 from ckptbench.config.study import StudyConfig, load_config
@@ -66,7 +70,7 @@ def test_runs_steps_checkpoints_and_bytes_follow_from_the_config(tmp_path: Path)
         "pytorch small_cnn 1     4      1           16           16        31.8 kB",
         "pytorch small_cnn 2     4      2            8            8          32 kB",
         "checkpoints  765 kB written, at most 96 kB on the disk at once: tensors, uncompressed",
-        "time         not known yet: run one repeat (--config repeats=1), and ask again",
+        "time         not known yet: run one repeat (snakemake ... --config repeats=1), and ask again when some runs are done",
     ]
 
 
@@ -120,6 +124,41 @@ def test_runs_of_another_training_and_damaged_ones_tell_no_time(tmp_path: Path) 
     trained(tmp_path, second, config, 360.0)
     (tmp_path / "runs" / second.id / "manifest.json").write_text("{}")
     assert told(lines(tmp_path), "time").startswith("not known yet: ")
+
+
+def test_a_study_of_one_repeat_is_not_told_to_run_one_repeat(tmp_path: Path) -> None:
+    time = told(lines(tmp_path, repeats=1), "time")
+    assert time == "not known yet: start it, and ask again when some runs are done"
+
+
+def test_a_machine_with_too_few_gpus_is_said_in_place_of_the_advice_to_run(tmp_path: Path) -> None:
+    printed = lines(tmp_path, Machine(gpus=0), accelerator="cuda")
+    assert told(printed, "GPUs").startswith("needs 2 CUDA GPUs, and this machine has none: ")
+    assert not [line for line in printed if line.startswith("time")]
+    printed = lines(tmp_path, Machine(gpus=1), accelerator="cuda")
+    assert "this machine has 1: " in told(printed, "GPUs")
+    for machine in (Machine(gpus=2), Machine(is_cluster=True)):
+        printed = lines(tmp_path, machine, accelerator="cuda")
+        assert not [line for line in printed if line.startswith("GPUs")]
+
+
+def test_gpus_are_those_that_the_driver_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nfor each in $(seq 100); do echo NVIDIA H200; done\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert count_gpus() == 100
+    program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
+    assert count_gpus() == len([*Path("/dev").glob("nvidia[0-9]*")])
+
+
+def test_a_run_of_more_nodes_than_a_job_has_is_said(tmp_path: Path) -> None:
+    machine = Machine(is_cluster=True, ranks_per_node=1, most_nodes=1)
+    assert told(lines(tmp_path, machine), "nodes").startswith("2 for 2 ranks, and a job has 1 at most (max_nodes): ")  # fmt: skip
+    enough = dataclasses.replace(machine, most_nodes=2)
+    assert not [line for line in lines(tmp_path, enough) if line.startswith("nodes ")]
 
 
 def test_what_only_a_prepared_dataset_tells_is_left_out_and_counted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -22,6 +23,7 @@ from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError, ConfigError
 from ckptbench.common.files import file_sha256
+from ckptbench.common.host import count_gpus
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import PATTERN, check_input, shell_prefix
@@ -104,25 +106,30 @@ def get_failed():
 
 def find_machine():
     """What the profile has for the runs. Of an executor's own settings only the command line says anything in a dry run."""
+    here = Machine(gpus=count_gpus() if CONFIG.accelerator == "cuda" else None)
     if workflow.resource_settings.nodes is None:
-        return Machine()
+        return here
     with contextlib.redirect_stderr(io.StringIO()):  # which profile it uses
         _, options = parse_args(sys.argv[1:])
     plugin = ExecutorPluginRegistry().get_plugin(options.executor)
     if plugin.common_settings.local_exec:
-        return Machine()
+        return here
     resources = {
         name: each.value
         for name, each in rules.train_cell.rule.resources.items()
         if name in ("runtime", "tasks_per_node") and not each.is_evaluable()
     }
     settings = plugin.get_settings(options)
+    queue = re.escape(str(getattr(settings, "queue", "")))
+    given = " ".join(getattr(settings, "options", None) or ())
+    most = re.search(rf'max_nodes=[^}}]*"{queue}": *(\d+)', given)
     return Machine(
         at_once=workflow.resource_settings.nodes,
         is_cluster=True,
         ranks_per_node=resources.get("tasks_per_node")
         or getattr(settings, "tasks_per_node", None),
         limit_min=resources.get("runtime"),
+        most_nodes=int(most[1]) if most else None,
     )
 
 

@@ -36,9 +36,19 @@ def host_facts(checkpoint_folder: Path) -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "gpus": (_output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or "").split("\n")[:-1],
+        "gpus": _gpu_names(),
         "checkpoint_file_system": type_of(checkpoint_folder),
     }  # fmt: skip
+
+
+def count_gpus() -> int:
+    """NVIDIA GPUs that this machine has. In a container without `nvidia-smi` the devices tell."""
+    return max(len(_gpu_names()), len([*Path("/dev").glob("nvidia[0-9]*")]))
+
+
+def _gpu_names() -> list[str]:
+    names = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]) or ""
+    return names.split("\n")[:-1]
 
 
 def _output(command: list[str]) -> str | None:

@@ -41,6 +41,10 @@ class Machine:
     """None: a run has one node."""
     limit_min: float | None = None
     """Of a job. None: the profile has none."""
+    most_nodes: int | None = None
+    """Of a job. None: the profile says none."""
+    gpus: int | None = None
+    """Of this machine, where runs need them. None: they need none, or are on other machines."""
 
     def nodes(self, ranks: int) -> int:
         return math.ceil(ranks / (self.ranks_per_node or ranks))
@@ -185,10 +189,17 @@ def _time(
     if not left:
         yield "time         none: every run is done"
         return
+    most = max(cell.ranks for cell in left)
+    is_short = machine.gpus is not None and machine.gpus < most
+    if is_short:
+        yield f"GPUs         needs {most} CUDA GPUs, and this machine has {machine.gpus or 'none'}: plan for a cluster (PROFILE=slurm), or leave out ranks"
     minutes = {cell: each for cell in left if (each := earlier.minutes(cell)) is not None}
     limits = [each for each in (machine.limit_min, config.limits.run_minutes) if each is not None]
     limit = min(limits, default=None)
-    yield f"time         {_wall(left, minutes, limit, machine)}"
+    if machine.most_nodes is not None and machine.nodes(most) > machine.most_nodes:
+        yield f"nodes        {machine.nodes(most)} for {most:,} ranks, and a job has {machine.most_nodes} at most (max_nodes): leave out ranks, or name another queue"
+    if wall := _wall(left, minutes, limit, machine) or ("" if is_short else _unknown(config)):
+        yield f"time         {wall}"
     if machine.is_cluster:
         yield f"node-hours   {_node_hours(left, minutes, limit, machine)}"
 
@@ -205,8 +216,14 @@ def _wall(
         rounds = math.ceil(len(left) / at_once)
         parts.append(f"at most {_duration(rounds * limit)}: {limit:g} min a run, {at_once} at once")
     if not parts:
-        return "not known yet: run one repeat (--config repeats=1), and ask again"
+        return ""
     return "; ".join(parts) + (", without the wait in the queue" if machine.is_cluster else "")
+
+
+def _unknown(config: StudyConfig) -> str:
+    """What to do where neither earlier runs nor a limit say a time."""
+    first = "start it" if config.repeats == 1 else "run one repeat (snakemake ... --config repeats=1)"  # fmt: skip
+    return f"not known yet: {first}, and ask again when some runs are done"
 
 
 def _node_hours(

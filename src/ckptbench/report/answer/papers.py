@@ -25,6 +25,9 @@ class Experiment:
     runs: int
     written: str
     """Bytes of all checkpoints: their number times the tensors of each, uncompressed."""
+    at_once: str
+    """The most of them on the disk: one run at a time, or for GPUs as many as the profile `abci` has at once."""
+    needs_gpus: bool = False
     two_cores: str
     node_hours: int
     """At most: every run to the limit of the profile `abci`."""
@@ -41,10 +44,12 @@ EXPERIMENTS = (
         tables=("checkpoint_cost",),
         runs=180,
         written="343 GB",
-        two_cores="`config.yaml`: 12 min",
+        at_once="11.7 GB",
+        needs_gpus=True,
+        two_cores="`config.yaml`: 12 min, 35 without AVX-512",
         node_hours=600,
         same="frameworks, ResNet-50, CIFAR-10, 64 samples a rank, 100 epochs, a checkpoint every 5, up to 32 GPUs",
-        other="machine (theirs: Power9, four V100 a node), versions",
+        other="machine (theirs: Power9, four V100 a node), versions. Ours: ranks below 32, learning rate, weight decay, repeats, formats, evaluation",
     ),
     Experiment(
         paper="Rojas",
@@ -53,10 +58,12 @@ EXPERIMENTS = (
         figures=("scaling", "overhead"),
         runs=420,
         written="2.68 TB",
+        at_once="64.5 GB",
+        needs_gpus=True,
         two_cores="needs GPUs",
         node_hours=7680,
         same="frameworks, ResNet-50, VGG-16, 32 samples a rank, up to 256 GPUs",
-        other="machine; data, epochs, interval: not described",
+        other="machine. Ours: CIFAR-10, 100 epochs, a checkpoint every 5, and what is ours above",
     ),
     Experiment(
         paper="Rojas",
@@ -65,19 +72,21 @@ EXPERIMENTS = (
         figures=("sizes",),
         runs=26,
         written="37.9 GB",
-        two_cores="20 min",
+        at_once="3.22 GB",
+        two_cores="20 min, estimated",
         node_hours=52,
         same="frameworks",
-        other="today's formats, after a few steps on small images",
+        other="today's formats; few steps, small images",
     ),
     Experiment(
         paper="Rojas",
         shows="deterministic restart and its cost",
         study="determinism",
-        figures=("determinism", "divergence", "restore"),
-        tables=("resume_proof", "determinism_cost"),
+        figures=("determinism", "divergence", "restore", "determinism_cost"),
+        tables=("resume_proof",),
         runs=531,
         written="69.1 GB",
+        at_once="565 MB",
         two_cores="over 2 h",
         node_hours=1062,
         same="frameworks",
@@ -90,10 +99,11 @@ EXPERIMENTS = (
         figures=("strategies", "timeline"),
         runs=44,
         written="171 GB",
-        two_cores="40 min",
+        at_once="3.72 GB",
+        two_cores="40 min, estimated",
         node_hours=88,
         same="ResNet (here 50), CANDLE (here NT3), data parallelism",
-        other="own engine, in PyTorch; 1 and 2 ranks (theirs: Theta); few steps",
+        other="own engine (PyTorch); 1 and 2 ranks (theirs: Theta); few steps. Needs 10.2 GB of memory",
     ),
     Experiment(
         paper="Amatya",
@@ -102,6 +112,7 @@ EXPERIMENTS = (
         figures=("recovery", "goodput"),
         runs=48,
         written="24.4 GB",
+        at_once="1.38 GB",
         two_cores="20 min",
         node_hours=96,
         same="AlexNet, GoogLeNet, ULFM of Open MPI",
@@ -114,26 +125,32 @@ EXPERIMENTS = (
         figures=("recovery", "goodput"),
         runs=16,
         written="1.3 MB",
+        at_once="97.2 kB",
         two_cores="3 min",
         node_hours=32,
         same="question (discussed there)",
-        other="measured with FSDP2 and hybrid sharding for model and hybrid parallelism",
+        other="FSDP2 and hybrid sharding for model and hybrid parallelism",
     ),
 )
 HEAD = """\
 ## Figures
 
-Which study makes which figure of a paper? ckptbench knows the papers by abstracts and descriptions, which number no figure or table: each row is an experiment that one
-describes, and no more is claimed. Compare with the papers (arXiv:2012.00825, HAL hal-02543977, arXiv:1709.03316) first.
+Which study makes which figure of a paper? Known here are abstracts and descriptions; none numbers a figure. So each row is an experiment that one describes, and no
+more is claimed: compare with the papers (arXiv:2012.00825, HAL hal-02543977, arXiv:1709.03316). Studies overwrite each other's `results`: one clone per study.
 
-    snakemake --profile local --configfile config/studies/rojas-sizes.yaml    # on ABCI 3.0: --profile abci
+    snakemake --profile local --configfile config/studies/rojas-sizes.yaml    # on ABCI 3.0: --profile abci --submitit-queue rt_HC
 
-| experiment | study | `results/figures`, *`results/tables`* | runs, bytes | two cores | ABCI 3.0, node-hours |
+|experiment|study|`results/figures`, *`results/tables`*|runs, bytes (at once)|two cores|ABCI 3.0, node-hours|
 |---|---|---|---|---|--:|
 """
-TAIL = """
-Bytes: tensors, uncompressed. Node-hours at most: 120 minutes for every run, on nodes of eight GPUs; no study ran on a GPU. ABCI's V100, which Rojas et al. used,
-are gone: ABCI 3.0 has eight H200 a node, TSUBAME 4.0 (`--profile tsubame4`) four H100. `config/config.yaml` (36 runs, 20.4 GB) is the first row, small.
+GPU_STUDIES = " and ".join(f"`{each.study}`" for each in EXPERIMENTS if each.needs_gpus)
+TAIL = f"""
+{GPU_STUDIES} need GPUs (`--profile abci`); in the others H200 would idle, hence `rt_HC`. No study ran on a GPU: Horovod's CUDA environments (two frameworks of five)
+were resolved, never compiled or run, and that the 78,100 steps of `rojas-power9` fit in 120 minutes is unproven.
+
+Bytes: uncompressed tensors; at once of one run, for GPUs of ABCI's 20 jobs. Node-hours at most: 120 minutes a run, none requeued (ten times are allowed).
+ABCI's V100 of Rojas et al. are gone: ABCI 3.0 has eight H200 a node, TSUBAME 4.0 (`--profile tsubame4`) four H100. `config/config.yaml` (36 runs, 20.4 GB) is
+the first row, smaller.
 """
 
 
@@ -142,9 +159,9 @@ def _row(each: Experiment) -> str:
         [*(f"`{name}`" for name in each.figures), *(f"*`{name}`*" for name in each.tables)]
     )
     cells = (
-        f"{each.paper}: {each.shows}", f"`{each.study}`", made, f"{each.runs}, {each.written}", each.two_cores, f"{each.node_hours:,}",
+        f"{each.paper}: {each.shows}", f"`{each.study}`", made, f"{each.runs}, {each.written} ({each.at_once})", each.two_cores, f"{each.node_hours:,}",
     )  # fmt: skip
-    return f"| {' | '.join(cells)} |\n"
+    return f"|{'|'.join(cells)}|\n"
 
 
 ROWS = "".join(map(_row, EXPERIMENTS))

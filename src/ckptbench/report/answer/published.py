@@ -87,7 +87,7 @@ class Finding:
     def verdict(self, tables: Tables) -> Verdict | None:
         """None where these tables have nothing on it."""
         if self.needs_nodes and tables["provenance"]["nodes_max"].max() < SEVERAL_NODES:
-            return Verdict(UNTESTED, "All ranks were on one machine and shared its cores. A study on several nodes tests it")  # fmt: skip
+            return Verdict(UNTESTED, "All ranks shared one machine's cores: a study on several nodes tests it")  # fmt: skip
         found = list(self.rule(tables))
         if not found:
             return None
@@ -319,7 +319,7 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
     deciding = [each for each in told if each[0].word in (FOUND, REFUTED)]
     shown = deciding or told[:1]
     if not shown:
-        return f"{head}\n- **{capitalized(UNTESTED)}.** No table at hand has anything on it: run `{finding.study}`."
+        return f"{head}\n- **{capitalized(UNTESTED)}.** No table given tells it: run `{finding.study}`."
     lines = [head]
     differs = len({verdict.word for verdict, _ in shown}) > 1
     if differs:
