@@ -63,7 +63,10 @@ def test_the_settings_to_copy_are_in_whole_steps(capsys: pytest.CaptureFixture[s
         for setting in ("every_n_train_steps={}", "checkpoint.interval={}", "--save-interval {}"):
             assert setting.format(number) in text
     assert "save_steps=1000" in text
-    assert text.count("Transformers") == 1  # whose saves all block
+    for on in ("AsyncCheckpointIO()", "--checkpoint.async_mode=async", "--async-save"):
+        assert text.count(on) == 1
+        assert on in text.partition("async: ")[2]
+    assert "Transformers  has no asynchronous saves of its own" in text
 
 
 def test_without_an_interval_in_use_nothing_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
@@ -487,12 +490,16 @@ def ended(
     )
 
 
-def test_an_interval_from_a_bound_is_not_rounded(capsys: pytest.CaptureFixture[str]) -> None:
-    """At least 2,000 steps would be wrong where at least 1,936 are known."""
+def test_no_setting_follows_from_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that is told so many steps saves no less often where failures are rarer."""
     seen = ["decide", "--gpus", "256", "--failures", "0", "--days", "7", *CASE[5:], "--blocking", "60s"]  # fmt: skip
     (told,) = json.loads(said([*seen, "--json"], capsys))["strategies"]
     assert told["bound"]
-    assert f"every at least {told['steps']:,} steps, " in said([*seen, "--save-steps"], capsys)
+    settings = said([*seen, "--save-steps"], capsys)
+    assert settings.startswith(
+        f"blocking: no failure seen: save at least {told['steps']:,} steps ("
+    )
+    assert settings.endswith(" apart; no setting follows from a bound\n")
 
 
 def test_restarts_make_no_other_interval_fine(capsys: pytest.CaptureFixture[str]) -> None:

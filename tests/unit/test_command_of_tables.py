@@ -156,7 +156,7 @@ def test_settings_to_copy_are_those_of_the_rows(
     given = ["--study", study, "--gpus", "256", "--mtbf", "14h"]
     told = [each for each in strategies(given, capsys).values() if each["told"]]
     text = said([*given, "--save-steps"], capsys)
-    copied = [int(line.partition("interval=")[2]) for line in text.splitlines() if "checkpoint.interval=" in line]  # fmt: skip
+    copied = [int(line.partition("interval=")[2].split()[0]) for line in text.splitlines() if "checkpoint.interval=" in line]  # fmt: skip
     assert [each["steps"] for each in told] == [646, 2033, 309, 968]
     assert copied == [600, 2000, 300, 1000]
     assert all(each["fine_from_steps"] <= steps <= each["fine_to_steps"] for each, steps in zip(told, copied, strict=True))  # fmt: skip

@@ -723,6 +723,19 @@ def test_a_training_shorter_than_the_interval_needs_no_save_against_failures(
     assert often["remarks"][0].startswith("Save every ")
 
 
+def test_a_setting_says_what_switches_asynchronous_saves_on_and_none_follows_from_a_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The interval alone would be worse than what is lost today, as its saves would block."""
+    log = str(written(tmp_path, torchtitan(Made(noise=0.0), "0.2")))
+    case = ["--training-log", log, "--restart", "8min", "--async", "3s+90s"]
+    text = " ".join(said([*case, "--mtbf", "14h"], capsys).split())
+    assert "with async: --checkpoint.interval=200 --checkpoint.async_mode=async" in text
+    text = " ".join(said([*case, "--failures", "0", "--days", "7"], capsys).split())
+    assert "async: no failure seen: save at least " in text
+    assert "--checkpoint" not in text
+
+
 def test_how_long_a_training_is_comes_from_its_log(tmp_path: Path) -> None:
     """And from no bar of one epoch."""
 

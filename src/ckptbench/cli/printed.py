@@ -33,8 +33,15 @@ SAVE_STEPS: Settings = (
     ("Megatron-LM", "--save-interval {steps}"),
 )
 """Of those that need no log."""
-BLOCKING_ONLY = ("Transformers",)
+BLOCKING_ONLY = ("Transformers", "nanoGPT")
 """Programs that have no asynchronous saves."""
+NO_ASYNC = "has no asynchronous saves of its own"
+ASYNC: Mapping[str, str] = {
+    "Lightning": ", Trainer(plugins=AsyncCheckpointIO())",
+    "torchtitan": " --checkpoint.async_mode=async",
+    "Megatron-LM": " --async-save",
+}
+"""What switches them on in the others. Without it the same interval would block."""
 
 
 STYLES: Mapping[Kind, Mapping[str, Any]] = {
@@ -52,9 +59,13 @@ def painted(line: Printed) -> str:
     return click.style(line.text, **STYLES.get(line.kind, {}))
 
 
-def at_least(choice: Choice) -> str:
-    """What stands before an interval."""
-    return AT_LEAST if choice.is_bound else ""
+def at_bound(choice: Choice) -> str:
+    """What is known of a strategy where no failure was seen: no number that a program can be told."""
+    steps = counted(round(choice.steps.value), "step")
+    apart = duration(choice.interval_s.value)
+    return (
+        f"no failure seen: save {AT_LEAST}{steps} ({apart}) apart; no setting follows from a bound"
+    )
 
 
 def not_needed(choice: Choice, training_steps: int | None) -> str:
@@ -122,23 +133,28 @@ class Answer:
         if choice.helps_nothing:
             yield f"{choice.name}: no interval helps"
             return
+        if choice.is_bound:
+            yield f"{choice.name}: {at_bound(choice)}"
+            return
         steps, lasts = settable(choice, self.multiple_of)
         best = choice.interval_s
         known = f" (best: {best.shown(unit_of_time(best.value))})" if best.lo < best.hi else ""
-        yield f"{choice.name}: every {at_least(choice)}{counted(steps, 'step')}, {lasts}{known}"
+        yield f"{choice.name}: every {counted(steps, 'step')}, {lasts}{known}"
         for program, setting in copied(choice, self.settings, steps):
             yield f"  {program:<14}{setting}"
 
 
 def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
-    """What to copy into each program that has such saves."""
+    """What to copy into each program, with what switches asynchronous saves on; or that it has none."""
     for program, setting in settings:
-        if not (choice.is_async and program in BLOCKING_ONLY):
-            yield program, setting.format(steps=steps)
+        if choice.is_async and program in BLOCKING_ONLY:
+            yield program, NO_ASYNC
+        else:
+            yield program, setting.format(steps=steps) + ASYNC.get(program, "") * choice.is_async
 
 
 def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
-    """A round number of steps that is fine, and how long it is. A bound is not rounded: at least so many would say too much."""
+    """A round number of steps that is fine, and how long it is."""
     best = round(choice.steps.value)
     fine = choice.fine_steps if choice.has_range else None
     steps = rounded(best, fine or (best, best), multiple_of)

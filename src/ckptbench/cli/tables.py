@@ -16,9 +16,10 @@ from ckptbench.cli.log_costs import FROM_LOG, costs_of_log
 from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
     BLOCKING_ONLY,
+    NO_ASYNC,
     SAVE_STEPS,
     Answer,
-    at_least,
+    at_bound,
     copied,
     not_needed,
     settable,
@@ -225,8 +226,13 @@ def setting(choices: tuple[Choice, ...], costs: Costs) -> str:
         return sentence
     if best.helps_nothing:
         return ""
+    if best.is_bound:
+        return f"{best.name}: {at_bound(best)}."
     steps, lasts = settable(best, costs.multiple_of)
     whose = "saves as in the log" if best.name == FROM_LOG else best.name
     name = f" with {whose}" if len(choices) > 1 else ""
-    words = "".join(f": {each}" for _, each in copied(best, costs.settings or (), steps))
-    return f"Save every {at_least(best)}{counted(steps, 'step')} ({lasts}){name}{words}"
+    words = "".join(
+        f"; {program} {each}" if each == NO_ASYNC else f": {each}"
+        for program, each in copied(best, costs.settings or (), steps)
+    )
+    return f"Save every {counted(steps, 'step')} ({lasts}){name}{words}"
