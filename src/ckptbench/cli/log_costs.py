@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
-FROM_LOG = "as in the log"
-"""The name of the saves of a log."""
+FROM_LOG = "same saves"
+"""The name of the saves of a log, at any interval."""
+ASK_NOW = "How often you save today is not in the log: give --now."
 
 
 def costs_of_log(options: Options) -> Costs:
@@ -173,6 +174,8 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
 
 def _cautions(facts: Facts, options: Options) -> Iterator[str]:
     """What to know before the answer is used."""
+    if facts.saves and facts.interval is None and options.now is None:
+        yield ASK_NOW
     if facts.background and facts.durable_s is None and _keeps_saves(facts, options):
         if options.asynchronous:
             yield "If the saves of the log are asynchronous, it does not tell when they are finished, and more is lost than it shows."

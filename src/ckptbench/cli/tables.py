@@ -229,7 +229,7 @@ def setting(choices: tuple[Choice, ...], costs: Costs) -> str:
     if best.is_bound:
         return f"{best.name}: {at_bound(best)}."
     steps, lasts = settable(best, costs.multiple_of)
-    whose = "saves as in the log" if best.name == FROM_LOG else best.name
+    whose = "the saves of the log" if best.name == FROM_LOG else best.name
     name = f" with {whose}" if len(choices) > 1 else ""
     words = "".join(
         f"; {program} {each}" if each == NO_ASYNC else f": {each}"
