@@ -547,6 +547,10 @@ def test_other_states_of_jobs_are_counted_by_an_option(
         assert "Not counted" in " ".join(json.loads(said([*each, "--json"], capsys))["remarks"])
         assert "Not counted" not in said([*each, "--count", "preempted"], capsys)
     assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
+    fewer = ["decide", "--gpus", "8", *jobs, *BOTH[5:], "--count", "PREEMPTED"]
+    scaled = "1 PREEMPTED: one in 96 h for your jobs of 64 GPUs, and here counted by GPU-hours, one in 768 h; if that does not depend on the number of GPUs, give --mtbf 96h in place of --log."  # fmt: skip
+    assert scaled in " ".join(said(fewer, capsys).split())
+    assert "counted by GPU-hours" not in said([*given, "--count", "PREEMPTED"], capsys)
     assert "'NODEFAIL' is no state of a job that ended" in refused(
         [*given, "--count", "NODEFAIL"], capsys
     )
