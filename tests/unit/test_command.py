@@ -389,9 +389,9 @@ def test_explain_says_what_each_row_loses_it_to(capsys: pytest.CaptureFixture[st
     """Together these are all of it."""
     text = said([*BOTH, "--explain"], capsys)
     assert re.search(r"blocking +5.7 % +2.3 % +2.4 % +0.95 %\n", text)
-    for choice in answer_from_options(parsed(BOTH)).choices:
+    for choice in (each for more in ([], ["--limit", "24h"]) for each in answer_from_options(parsed([*BOTH, *more])).choices):  # fmt: skip
         assert choice.losses is not None
-        assert choice.losses.saves + choice.losses.lost_work + choice.losses.restarts == pytest.approx(choice.loses.value)  # fmt: skip
+        assert choice.losses.saves + choice.losses.lost_work + choice.losses.restarts + choice.losses.at_limit == pytest.approx(choice.loses.value)  # fmt: skip
 
 
 def test_csv_has_a_row_a_strategy_with_the_keys_of_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -542,7 +542,7 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     of_costs = ["decide", "--costs", COSTS, *jobs]
     for each in (given, of_costs):
         text = " ".join(said(each, capsys).split())
-        assert "Not counted: 1 PREEMPTED: where training starts again" in text
+        assert "Not counted: 1 PREEMPTED: if your training starts again" in text
         assert "add --count PREEMPTED" in text
         assert "Not counted" in " ".join(json.loads(said([*each, "--json"], capsys))["remarks"])
         assert "Not counted" not in said([*each, "--count", "preempted"], capsys)

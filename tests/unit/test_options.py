@@ -247,11 +247,14 @@ LIMITED = [*BOTH, "--limit", "24h"]
 def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(said([*LIMITED, "--json"], capsys))
     unsaved, at_signal = told["remarks"][:2]
-    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work and a restart each time, which the table counts."  # fmt: skip
-    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (signal 60 s before or sooner); async every 9.1 min, loses 2.4 % (signal 93 s before or sooner)."  # fmt: skip
+    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart, each time. Both are counted above."  # fmt: skip
+    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end); async every 9.1 min, loses 2.4 % (send the signal at least 93 s before the end)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
+    explained = said([*LIMITED, "--explain"], capsys)
+    assert re.search(r"lost work +restarts +time limit\n", explained)
     for limited, free in zip(told["strategies"], without["strategies"], strict=True):
         assert limited["loses"] > free["loses"]
+        assert re.search(rf"{free['name']} +\S+ % +\S+ % +\S+ % +\S+ % +\S+ %\n", explained)
         assert limited["interval_s"] < free["interval_s"], "ends at the limit are failures too"
 
 
@@ -277,9 +280,27 @@ def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     jobs = ["--log", str(tmp_path / "jobs.txt"), "--count", "PREEMPTED,TIMEOUT", "--limit", "24h"]
     text = refused(["decide", "--gpus", "8", *jobs, *REST], capsys)
     assert "--count TIMEOUT and --limit: give one of them" in text
+    ended = "|2026-01-0{0}T00:00:00|2026-01-0{1}T00:00:00|1-00:00:00|gres/gpu=8\n"
+    states = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY")
+    lines = (f"{day}|{state}" + ended.format(day, day + 1) for day, state in enumerate(states, 1))
+    (tmp_path / "jobs.txt").write_text("JobID|State|Start|End|Elapsed|AllocTRES\n" + "".join(lines))
+    free, limited = (" ".join(said(["decide", "--gpus", "8", *jobs[:2], *REST, *more], capsys).split()) for more in ([], jobs[4:]))  # fmt: skip
+    for text, states in ((free, "TIMEOUT,OUT_OF_MEMORY"), (limited, "OUT_OF_MEMORY")):
+        assert f"if your training starts again after them, add --count {states}." in text
     page = ["--html", str(tmp_path / "page.html"), "--limit", "24h"]
     text = refused(["decide", "--costs", COSTS, "--mtbf", "14h", *page], capsys)
     assert "--html and --limit: the calculator knows no time limit" in text
+
+
+def test_the_sentence_on_the_signal_says_what_is_a_bound_and_what_a_rate_leaves_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = ["decide", "--gpus", "8", *REST, "--limit", "24h"]
+    text = " ".join(said([*case, "--failures", "0", "--days", "7"], capsys).split())
+    assert re.search(r"the end: every at least \S+ min, loses at most \S+ % \(send", text)
+    counts = "A published rate counts no preemptions"
+    assert counts not in text
+    assert counts in " ".join(said([*case, "--rate", "llama3"], capsys).split())
 
 
 def test_a_limit_that_is_never_reached_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,7 +328,7 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["steps"] == each["steps"]
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][1]
-    assert "blocking every 40 min, loses 5.9 % (signal 60 s before or sooner)" in of_file["remarks"][2]  # fmt: skip
+    assert "blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end)" in of_file["remarks"][2]  # fmt: skip
     assert of_file["remarks"][0].startswith("Money: async saves $")
 
 
@@ -322,7 +343,7 @@ def test_a_training_that_is_done_within_one_job_does_not_meet_its_limit(
     free, long, short = (json.loads(said([*case, *more, "--json"], capsys)) for more in ([], ["--limit", "24h"], ["--limit", "1h"]))  # fmt: skip
     assert long["training_steps"] == 4000
     assert long["strategies"] == free["strategies"]
-    assert "A job ends after 24 h: the whole training is done before." in long["remarks"]
+    assert "The training ends before the 24 h limit." in long["remarks"]
     assert short["strategies"] != free["strategies"]
 
 

@@ -348,7 +348,7 @@ def test_jobs_that_were_ended_and_do_not_count_are_named_with_how_to_count_them(
     tmp_path: Path,
 ) -> None:
     told = list(read(tmp_path, TUNING).said())
-    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE: where training starts again after them, add "  # fmt: skip
+    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE: if your training starts again after them, add "  # fmt: skip
     assert f"{left_out}--count PREEMPTED,TIMEOUT,DEADLINE" in told
     some = [*FAILURE_STATES, "PREEMPTED", "TIMEOUT"]
     counted = read(tmp_path, TUNING, states=some)

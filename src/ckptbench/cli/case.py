@@ -174,7 +174,8 @@ def _at_limit(case: Case, strategy: Strategy, best_s: float) -> AtLimit | None:
 
 
 def _losses(case: Case, strategy: Strategy, interval_s: float) -> Losses:
-    return Losses.of(interval_s, strategy.saving, case.recovering, case.failing.per_s[:1])
+    rates = case.failing.per_s[:1]
+    return Losses.of(interval_s, strategy.saving, case.recovering, rates, limit=case.limit)
 
 
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:

@@ -142,7 +142,7 @@ class Options:
         more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
         minutes = (self.restart or RESTART_S) / 60
         try:
-            return read_log(self.log, gpus=gpus, restart_minutes=minutes, **more)
+            return read_log(self.log, with_limit=self.limit is not None, gpus=gpus, restart_minutes=minutes, **more)  # fmt: skip
         except DataError:
             if _is_of_training(self.log):
                 raise DataError(f"{self.log}: this is the log of a training: give it by --training-log") from None  # fmt: skip

@@ -63,7 +63,7 @@ def answer_from_tables(options: Options) -> Answer:
     tables = decided(costs, rate, gpus, limit)
     rows = records(shown(tables))
     of_study = screen(tables)
-    blocks = tuple(_with_losses(of_study.blocks, rows, rate))
+    blocks = tuple(_with_losses(of_study.blocks, rows, rate, limit))
     if limit is not None:
         at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True))
         blocks = tuple(_limited(blocks, rows, records(shown(at_signal)), limit))
@@ -144,21 +144,21 @@ def _facts(costs: Costs, row: Row, gpus: int) -> str:
     return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, MTBF {'at least ' if row['is_bound'] else ''}{mtbf}"
 
 
-def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate) -> Iterator[Block]:  # fmt: skip
+def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None) -> Iterator[Block]:  # fmt: skip
     """With what the time is lost to."""
     of = {(row["name"], row["gpus"]): row for row in rows}
     for block in blocks:
         ((_, gpus),) = {key for key in of if key[0] == block.choices[0].name}
         choices = []
         for choice in block.choices:
-            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate)
-            choices.append(replace(_split(choice, of[choice.name, gpus], rate), now=now))
+            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit)
+            choices.append(replace(_split(choice, of[choice.name, gpus], rate, limit), now=now))
         # All have the same interval in use.
         first = choices[0].now
         yield replace(block, choices=tuple(replace(each, now=first) for each in choices))
 
 
-def _split(choice: Choice, row: Row, rate: FailureRate) -> Choice:
+def _split(choice: Choice, row: Row, rate: FailureRate, limit: Limit | None) -> Choice:
     gpus = row["gpus"]
     recovering = sampling.recovering(row, gpus, usual(rate=rate.name, gpus=[gpus]))
     lost = Losses.of(
@@ -168,6 +168,7 @@ def _split(choice: Choice, row: Row, rate: FailureRate) -> Choice:
         sampling.failures_per_s(rate, gpus),
         global_tier=sampling.global_tier(row, gpus),
         slower=sampling.slower(row),
+        limit=limit,
     )
     return replace(choice, losses=lost)
 

@@ -140,8 +140,10 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def read_log(path: Path, **options: object) -> FailureRate:
+def read_log(path: Path, *, with_limit: bool = False, **options: object) -> FailureRate:
     """The rate of a log that no YAML file describes: sacct's table, or a list of times. `options` are fields of `FailureFile`.
+
+    `with_limit`: the ends at the time limit are counted by it.
 
     Raises DataError with the first line that is wrong.
     """
@@ -149,7 +151,7 @@ def read_log(path: Path, **options: object) -> FailureRate:
 
     words = {"title": path.name, "counts": "failures in a log", **options}
     file = FailureFile.model_construct(None, **words)
-    return _rate_of(path.stem, file, count_failures(path, file))
+    return _rate_of(path.stem, file, count_failures(path, file, with_limit=with_limit))
 
 
 def _rate_of(name: str, file: FailureFile, counted: FailureCount | None) -> FailureRate:

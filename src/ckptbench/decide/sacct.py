@@ -51,7 +51,7 @@ def is_of_jobs(table: LogTable) -> bool:
     return table.has("State") and any(map(table.has, ("JobID", "Elapsed", "End", "AllocTRES")))
 
 
-def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
+def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -> Exposure:
     """Failures and GPU-hours of all jobs that had GPUs. Raises DataError.
 
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
@@ -74,7 +74,11 @@ def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
         clock_s, gpu_hours = _watched(jobs, file)
     within = jobs[(clock_s[0] < jobs["end_s"]) & (jobs["end_s"] <= clock_s[-1])]
     inside = within[within["has_failed"]]
-    doubts += (*_scaled(inside, jobs, file), *_left_out(within, file), *_soon(inside, file))
+    doubts += (
+        *_scaled(inside, jobs, file),
+        *_left_out(within, file, with_limit=with_limit),
+        *_soon(inside, file),
+    )
     return Exposure(
         inside["end_s"].to_numpy(float),
         clock_s,
@@ -185,9 +189,9 @@ def _scaled(failed: pd.DataFrame, jobs: pd.DataFrame, file: FailureFile) -> Iter
     )
 
 
-def _left_out(jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
+def _left_out(jobs: pd.DataFrame, file: FailureFile, *, with_limit: bool) -> Iterator[str]:
     """A sentence on jobs that something else than a failure has ended, and on how to count them."""
-    counted = {*file.states, *FAILURE_STATES, *WILLED}
+    counted = {*file.states, *FAILURE_STATES, *WILLED, *["TIMEOUT"] * with_limit}
     ended = jobs[~jobs["is_running"] & jobs["state"].isin(ENDS) & ~jobs["state"].isin(counted)]
     numbers = ended["state"].value_counts()
     if numbers.empty:
@@ -195,7 +199,7 @@ def _left_out(jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
     named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
     more = [state for state in file.states if state not in FAILURE_STATES]
     add = f"--count {','.join([*more, *numbers.index])}" if file.log is None else "them to `states`"
-    yield f"not counted: {named}: where training starts again after them, add {add}"
+    yield f"not counted: {named}: if your training starts again after them, add {add}"
 
 
 def _soon(failed: pd.DataFrame, file: FailureFile) -> Iterator[str]:
