@@ -53,7 +53,7 @@ def test_the_answer_stands_beside_the_interval_in_use(capsys: pytest.CaptureFixt
         "blocking   40 min  loses 5.7 %  saves 182 GPU-hours a day  (fine: 21 - 76 min)",
         "async     9.1 min  loses 2.2 %  saves 398                  (fine: 4.7 - 18 min)",
     ]
-    assert "Now: every 2,880 steps, blocking; what is saved is so against that." in lines
+    assert "Now: every 2,880 steps, blocking; savings are against that." in lines
     assert max(map(len, lines)) <= 80
 
 

@@ -258,6 +258,47 @@ def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[
         assert limited["interval_s"] < free["interval_s"], "ends at the limit are failures too"
 
 
+def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["decide", "--gpus", "8", *REST, "--limit", "24h"]
+    alone = json.loads(said([*given, "--json"], capsys))
+    rare = json.loads(said([*given, "--mtbf", "1000000 days", "--json"], capsys))
+    assert alone["strategies"][0]["steps"] == rare["strategies"][0]["steps"]
+    assert alone["failures_per_s"] == 0
+    text = said(given, capsys)
+    assert "No failures but the limit: no option says how often others come." in text
+    assert "A third or three times" not in text
+    costs = tmp_path / "costs.yaml"
+    costs.write_text(
+        "title: mine\ngpus: 8\nstep_s: 2.5\nsteps_per_epoch: 1000\n"
+        "strategies:\n  - {name: blocking, stall_s: 60}\nrecoveries:\n  - {name: restart, down_s: 480}\n"
+    )
+    of_file = said(["decide", "--costs", str(costs), "--limit", "24h"], capsys)
+    assert of_file.startswith("mine: 8 GPUs, step 2.5 s, no failures but the limit\n")
+
+
+def test_settings_for_a_signal_have_the_line_of_slurm(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = said([*LIMITED, "--save-steps"], capsys)
+    assert "blocking, if training saves at a signal: every " in settings
+    assert "  Slurm         #SBATCH --signal=B:TERM@60, passed on to training\n" in settings
+    assert "  Slurm         #SBATCH --signal=B:TERM@100, passed on to training\n" in settings
+
+
+def test_warnings_beside_settings_go_to_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.txt"
+    ran = "|2026-01-01T00:00:00|2026-01-02T00:00:00|1-00:00:00|gres/gpu=8\n"
+    jobs.write_text(f"JobID|State|Start|End|Elapsed|AllocTRES\n1|PREEMPTED{ran}2|FAILED{ran}")
+    for more, also in (([], ()), (["--explain"], ("Failures as in jobs.txt",))):
+        assert run(["decide", "--gpus", "8", "--log", str(jobs), *REST, "--save-steps", *more]) == 0
+        printed = capsys.readouterr()
+        assert "Not counted: 1 PREEMPTED" not in printed.out
+        for words in ("Not counted: 1 PREEMPTED", *also):
+            assert words in printed.err
+
+
 def test_no_interval_is_longer_than_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     """Where failures are rare, the best one is of 12.5 hours without a limit."""
     rare = ["decide", "--gpus", "8", "--gpu-mtbf", "50000h", *REST]

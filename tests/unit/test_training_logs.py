@@ -774,7 +774,7 @@ def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
         assert told[name]["now"]["name"] == "same saves"
         assert told[name]["now"]["loses"] == pytest.approx(alone[other]["now"]["loses"], rel=0.01)
     text = " ".join(said(given, capsys).split())
-    assert "Now: every 200 steps, same saves; what is saved is so against that." in text
+    assert "Now: every 200 steps, same saves; savings are against that." in text
     assert "give --async" not in text
     assert "If the saves of the log are asynchronous, " in text  # as that version does not say it
 

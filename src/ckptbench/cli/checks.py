@@ -44,7 +44,7 @@ def option(name: str) -> str:
 
 def missing_rate(options: Options) -> Iterator[str]:
     """A line if no option says how often failures come. For a training log it is printed with what the log lacks."""
-    if not _given(options, RATES):
+    if not (_given(options, RATES) or options.is_limit_alone):
         yield f"{' or '.join(map(option, RATES))}: how often failures come"
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.cli.values import BLOCKING, Checkpoint, Price, Seen
 from ckptbench.common.errors import DataError
@@ -18,6 +20,11 @@ from ckptbench.report.answer.quantities import Every
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
+
+
+NEVER_S = 1e12
+"""In place of a mean time between failures where there are none."""
+LIMIT_ALONE = "No failures but the limit: no option says how often others come."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,12 @@ class Options:
         return None if self.limit is None else Limit(seconds=self.limit)
 
     @property
+    def is_limit_alone(self) -> bool:
+        """Whether the time limit is all that ends a job: no option says how often failures come. A study says it of its own machine."""
+        rates = (self.mtbf, self.gpu_mtbf, self.rate, self.log, self.failures)
+        return self.limit is not None and self.study is None and not any(each is not None for each in rates)  # fmt: skip
+
+    @property
     def is_of_storage(self) -> bool:
         """Whether a blocking checkpoint takes as long as storage says."""
         return self.size is not None and not self.blocking
@@ -104,6 +117,8 @@ class Options:
     def _failing(self, gpus: int) -> Failing:
         mtbf_s = self.mtbf_s(gpus)
         if mtbf_s is not None:
+            if self.is_limit_alone:
+                return Failing(per_s=np.array([1 / mtbf_s]), said=LIMIT_ALONE, is_counted=True)
             return Failing.as_given(mtbf_s)
         return Failing.of(self.failure_rate(gpus), gpus)
 
@@ -111,6 +126,8 @@ class Options:
         """Seconds between failures of the job. None where a rate or a log says it."""
         if self.gpu_mtbf is not None:
             return self.gpu_mtbf / gpus
+        if self.is_limit_alone:
+            return NEVER_S
         return None if isinstance(self.mtbf, Seen) else self.mtbf
 
     @property

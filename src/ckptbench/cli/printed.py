@@ -33,6 +33,10 @@ SAVE_STEPS: Settings = (
     ("Megatron-LM", "--save-interval {steps}"),
 )
 """Of those that need no log."""
+ALIKE = 1.1
+"""An interval that is so many times the best one loses next to nothing more."""
+SIGNAL_S = 10
+"""Slurm is told a multiple of these seconds."""
 BLOCKING_ONLY = ("Transformers", "nanoGPT")
 """Programs that have no asynchronous saves."""
 NO_ASYNC = "has no asynchronous saves of its own"
@@ -94,6 +98,8 @@ class Answer:
     settings: Settings = SAVE_STEPS
     """Of programs, or of the one whose log was read."""
     multiple_of: int | None = None
+    warnings: tuple[str, ...] = ()
+    """What to know before a setting is copied."""
 
     def text(self, width: int = WIDTH, *, explain: bool = False, color: bool = False) -> str:
         """The table with its notes, at most so wide."""
@@ -142,6 +148,23 @@ class Answer:
         yield f"{choice.name}: every {counted(steps, 'step')}, {lasts}{known}"
         for program, setting in copied(choice, self.settings, steps):
             yield f"  {program:<14}{setting}"
+        yield from self._at_signal(choice)
+
+    def _at_signal(self, choice: Choice) -> Iterator[str]:
+        """The same if training saves at a signal before the time limit, and how Slurm sends it."""
+        if choice.at_limit is None:
+            return
+        known = choice.at_limit
+        if known.interval_s < math.inf:
+            best = round(known.interval_s * choice.steps.value / choice.interval_s.value)
+            near = (math.ceil(best / ALIKE), math.floor(best * ALIKE))
+            steps = rounded(best, near, self.multiple_of)
+            lasts = duration(known.interval_s * steps / best)
+            yield f"{choice.name}, if training saves at a signal: every {counted(steps, 'step')}, {lasts}"
+        else:
+            yield f"{choice.name}, if training saves at a signal: no other save"
+        seconds = math.ceil(known.needs_s / SIGNAL_S) * SIGNAL_S
+        yield f"  {'Slurm':<14}#SBATCH --signal=B:TERM@{seconds}, passed on to training"
 
 
 def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
@@ -224,7 +247,8 @@ def answer_from_options(options: Options) -> Answer:
             explained=tuple(explained([block])),
         ),
         gpus=case.gpus,
-        failures_per_s=float(case.failing.per_s[0]),
+        failures_per_s=0.0 if options.is_limit_alone else float(case.failing.per_s[0]),
         choices=choices,
+        warnings=case.failing.doubts,
         remarks=(*advised, *notes),
     )

@@ -38,6 +38,7 @@ from ckptbench.decide.losses import Losses
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.report.answer.at_limit import AtLimit
+from ckptbench.report.answer.cells import AT_LEAST
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block
@@ -71,7 +72,7 @@ def answer_from_tables(options: Options) -> Answer:
     sentences = () if rate.is_published else how_sure(rate)
     found = replace(
         of_study,
-        title=of_study.title if options.study else _facts(costs, rows[0], gpus),
+        title=of_study.title if options.study else _facts(costs, rows[0], gpus, options),
         advice=(
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
@@ -85,11 +86,13 @@ def answer_from_tables(options: Options) -> Answer:
         explained=(*costs.notes, *explained(blocks)),
         ending=(config_of(options.study),) if options.study else (),
     )
+    per_s = gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR)
     return Answer(
         screen=found,
         gpus=gpus,
-        failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
+        failures_per_s=0.0 if options.is_limit_alone else per_s,
         choices=choices,
+        warnings=(*costs.cautions, *doubts(rate)),
         remarks=(*found.advice, *costs.notes, *found.verdict, *found.remarks),
         training_steps=costs.training_steps,
         settings=SAVE_STEPS if costs.settings is None else costs.settings,
@@ -134,14 +137,17 @@ def _sure(remarks: Sequence[str], sentences: Sequence[str], *, has_facts: bool) 
     yield from others
 
 
-def _facts(costs: Costs, row: Row, gpus: int) -> str:
+def _facts(costs: Costs, row: Row, gpus: int, options: Options) -> str:
     """What the answer is computed from, in one line."""
     mtbf = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
     known = costs.facts or (f"step {duration(row['step_s'])}",)
     title = (
         costs.title if len(costs.title) <= TITLE_LETTERS else f"{costs.title[:TITLE_LETTERS]}..."
     )
-    return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, MTBF {'at least ' if row['is_bound'] else ''}{mtbf}"
+    failing = f"MTBF {AT_LEAST if row['is_bound'] else ''}{mtbf}"
+    if options.is_limit_alone:
+        failing = "no failures but the limit"
+    return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, {failing}"
 
 
 def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None) -> Iterator[Block]:  # fmt: skip

@@ -125,7 +125,7 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     from ckptbench.cli.checks import check
     from ckptbench.cli.options import Options
 
-    forms = {"--save-steps": save_steps, "--explain": explain, "--csv": as_csv, "--json": as_json}
+    forms = {"--save-steps": save_steps, "--explain": explain and not save_steps, "--csv": as_csv, "--json": as_json}
     if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(given)}: give one of them")
     parsed = Options(**options)
@@ -147,6 +147,8 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     if save_steps or as_csv or as_json:
         text = answer.json() if as_json else answer.csv() if as_csv else answer.save_steps()
         click.echo(text, nl=False)
+        for warning in (answer.remarks if explain else answer.warnings) if save_steps else ():
+            click.echo(warning, err=True)
         return
     width, color = terminal()
     click.echo(answer.text(width, explain=explain, color=color), nl=False, color=color)
