@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_command import BOTH, CASE, COSTS, refused, said
+from test_command import BOTH, CASE, COSTS, LOG, refused, said
 
 from ckptbench.cli.verbs import decide, run
 from ckptbench.common.errors import ConfigError, DataError
@@ -241,6 +241,38 @@ def test_money_is_said_in_the_currency_of_the_price(
     assert "blocking loses" in " ".join(said([*CASE, "--blocking", "60s", "--gpu-hour-price", price], capsys).split())  # fmt: skip
 
 
+def test_money_says_what_is_lost_today_and_a_price_may_be_said_by_the_hour(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts = [" ".join(said([*BOTH, "--gpu-hour-price", price], capsys).split()) for price in ("2.5$", "2.5$/h", "2.5 $ per GPU-hour")]  # fmt: skip
+    assert texts[0] == texts[1] == texts[2]
+    assert re.search(
+        r"Money: now loses 1,300 \$ a day, [\d,]+ \$ a month; blocking saves ", texts[0]
+    )
+
+
+def test_a_count_in_a_time_is_read_by_failures_too(capsys: pytest.CaptureFixture[str]) -> None:
+    case = ["decide", "--gpus", "8", *REST, "--json"]
+    counted = said([*case, "--failures", "4", "--days", "7"], capsys)
+    assert said([*case, "--failures", "4/week"], capsys) == counted
+    assert "leave out --days" in refused([*case, "--failures", "4/week", "--days", "7"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--async", "3s,90s"], "write STOP+WRITE, as 3s+90s"),
+        (["--mtbf", "0.43/day"], "write a whole number of failures, as 3/week, or a time, as 14h"),
+        (["--html", "-"], "'-' is no name of a file"),
+        (["--training-log", LOG, LOG], "write its option before each file, as --training-log A --training-log B"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_what_to_write(
+    given: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in refused(["decide", *given], capsys)
+
+
 LIMITED = [*BOTH, "--limit", "24h"]
 
 
@@ -370,7 +402,9 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][1]
     assert "blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end)" in of_file["remarks"][2]  # fmt: skip
-    assert of_file["remarks"][0].startswith("Money: async saves $")
+    assert of_file["remarks"][0].startswith(
+        "Money: now loses $1,300 a day, $39,000 a month; async saves $"
+    )
 
 
 def test_a_training_that_is_done_within_one_job_does_not_meet_its_limit(

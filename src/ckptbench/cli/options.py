@@ -37,7 +37,7 @@ class Options:
     rate: str | None
     log: Path | None
     count: list[str] | None
-    failures: int | None
+    failures: int | Seen | None
     days: float | None
     step: float | None
     blocking: tuple[Checkpoint, ...]
@@ -134,6 +134,8 @@ class Options:
     def _seen(self) -> Seen | None:
         if isinstance(self.mtbf, Seen):
             return self.mtbf
+        if isinstance(self.failures, Seen):
+            return self.failures
         if self.failures is None or self.days is None:
             return None
         return Seen(self.failures, self.days)

@@ -48,7 +48,11 @@ def _money(price: Price, choices: Sequence[Choice], gpus: int) -> str:
             for each in choices
         )
         return f"Money: {'; '.join(losses)}."
-    return f"Money: {'; '.join(_saved(price, each) for each in choices)}."
+    now = choices[0].now
+    today = (
+        f"now loses {AT_MOST * now.is_bound}{_sum(price, now.loses.value * HOURS_PER_DAY * gpus)}"
+    )
+    return f"Money: {'; '.join([today, *(_saved(price, each) for each in choices)])}."
 
 
 def _saved(price: Price, choice: Choice) -> str:

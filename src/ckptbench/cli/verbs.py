@@ -78,6 +78,17 @@ class Decide(Grouped):
         "The answer": ("--explain", "--save-steps", "--csv", "--json", "--html", "--help"),
     }  # fmt: skip
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        files = [each for each in args if Path(each).is_file()]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message and any(each in error.message for each in files):
+                error.message += (
+                    ": write its option before each file, as --training-log A --training-log B"
+                )
+            raise
+
 
 # fmt: off
 @ckptbench.command(cls=Decide)
@@ -87,7 +98,7 @@ class Decide(Grouped):
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
 @click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
 @click.option("--count", type=STATES, help="Also count jobs of --log in these states: PREEMPTED,TIMEOUT.")
-@click.option("--failures", type=FAILURES, help="Failures that you counted in --days.")
+@click.option("--failures", type=FAILURES, help="Failures that you counted in --days; or with the time, 4/week.")
 @click.option("--days", type=DAYS, help="Days of --failures: --failures 3 --days 7.")
 @click.option("--step", type=STEP, help="One step without a save: 2.5s, 1.2s/it or 0.83it/s.")
 @click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for each save. Several have names: sharded=20s.")
