@@ -344,7 +344,7 @@ def test_a_count_of_failures_is_given_by_two_options(capsys: pytest.CaptureFixtu
     )
     of_costs = said(["decide", "--costs", COSTS, *count], capsys)
     assert (
-        "Failures as in your count of 3 in 7 days: one in 56 h on 512 GPUs. Only 3: failures may come 0.21 to 2.9 times"
+        "Only 3: failures may come 0.21 to 2.9 times as often (brackets: 95 %). Failures as in your count of 3 in 7 days: one in 56 h on 512 GPUs."
         in " ".join(of_costs.split())
     )
     for half in (count[:2], count[2:]):

@@ -720,7 +720,7 @@ def test_a_training_shorter_than_the_interval_needs_no_save_against_failures(
     assert "save_steps=" not in settings
     often = json.loads(said([*case[:4], "--mtbf", "1h", *case[6:], "--json"], capsys))
     assert often["strategies"][0]["steps"] < 4000
-    assert often["remarks"][0].startswith("Save every ")
+    assert often["remarks"][0].startswith("Save as now, every 500 steps")
 
 
 def test_a_setting_says_what_switches_asynchronous_saves_on_and_none_follows_from_a_bound(
@@ -734,7 +734,16 @@ def test_a_setting_says_what_switches_asynchronous_saves_on_and_none_follows_fro
     text = " ".join(said([*case, "--failures", "0", "--days", "7"], capsys).split())
     assert "async: no failure seen: save at least " in text
     once = str(written(tmp_path, torchtitan(Made(noise=0.0, interval=300, steps=400), "0.2")))
-    alone = ["--training-log", once, *case[2:], "--mtbf", "14h"]
+    alone = ["--training-log", once, *case[2:4], "--mtbf", "14h"]
+    few = said([*alone[:-2], "--failures", "3", "--days", "7"], capsys)
+    assert "\nOnly 3: failures may come 0.21 to 2.9 times as often (brackets: 95 %).\n" in few
+    (now,) = json.loads(said([*alone, "--json"], capsys))["strategies"]
+    today = [*alone, "--now", f"{now['fine_to_steps']} steps"]
+    assert f"Save as now, every {now['fine_to_steps']:,} steps: that is fine." in said(
+        today, capsys
+    )
+    assert run(["decide", *alone, "--save-steps"]) == 0
+    assert "(best: " not in capsys.readouterr().out  # known to more digits than matter
     asked = "How often you save today is not in the log: give --now."
     assert asked in said(alone, capsys)
     assert asked not in said([*alone, "--now", "2h"], capsys)

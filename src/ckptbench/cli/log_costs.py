@@ -164,7 +164,8 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
     if facts.stall is not None and _keeps_saves(facts, options):
         finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
         beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
-        told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
+        once = ", by one save, so how sure is not known" if facts.saves == 1 else ""
+        told.append(f"a save {_shown(facts.stall)}{once}{beside}{finished}")
     if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."

@@ -16,7 +16,7 @@ from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
 from ckptbench.cli.sentences import asked
 from ckptbench.decide.model import rounded
-from ckptbench.report.answer.cells import AT_LEAST
+from ckptbench.report.answer.cells import AT_LEAST, told
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block, Kind, Printed
@@ -144,7 +144,8 @@ class Answer:
             return
         steps, lasts = settable(choice, self.multiple_of)
         best = choice.interval_s
-        known = f" (best: {best.shown(unit_of_time(best.value))})" if best.lo < best.hi else ""
+        value, ends = told(best, unit_of_time(best.value))
+        known = f" (best: {value} {ends})" if ends else ""
         yield f"{choice.name}: every {counted(steps, 'step')}, {lasts}{known}"
         for program, setting in copied(choice, self.settings, steps):
             yield f"  {program:<14}{setting}"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.cli.case import doubts, how_sure
+from ckptbench.cli.case import FEW_SEEN, doubts, how_sure
 from ckptbench.cli.costs import Costs
 from ckptbench.cli.log_costs import FROM_LOG, costs_of_log
 from ckptbench.cli.options import Options
@@ -80,8 +80,13 @@ def answer_from_tables(options: Options) -> Answer:
         ),
         blocks=blocks,
         remarks=(
+            *(
+                few := sentences[:1]
+                if sentences and sentences[0].lower().startswith(FEW_SEEN)
+                else ()
+            ),
             *costs.cautions,
-            *_sure(of_study.remarks, sentences, has_facts=options.study is None),
+            *_sure(of_study.remarks, sentences[len(few) :], has_facts=options.study is None),
         ),
         explained=(*costs.notes, *explained(blocks)),
         ending=(config_of(options.study),) if options.study else (),
@@ -238,6 +243,13 @@ def setting(choices: tuple[Choice, ...], costs: Costs) -> str:
     steps, lasts = settable(best, costs.multiple_of)
     whose = "the saves of the log" if best.name == FROM_LOG else best.name
     name = f" with {whose}" if len(choices) > 1 else ""
+    if (
+        best.now is not None
+        and best.now.name == best.name
+        and best.fine_steps is not None
+        and best.fine_steps[0] <= best.now.steps.value <= best.fine_steps[1]
+    ):
+        return f"Save as now, every {counted(round(best.now.steps.value), 'step')}{name}: that is fine."
     words = "".join(
         f"; {program} {each}" if each == NO_ASYNC else f": {each}"
         for program, each in copied(best, costs.settings or (), steps)

@@ -84,9 +84,8 @@ class Decide(Grouped):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             if "extra argument" in error.message and any(each in error.message for each in files):
-                error.message += (
-                    ": write its option before each file, as --training-log A --training-log B"
-                )
+                words = f"{error.message}: write its option before each file, as --training-log A --training-log B"
+                raise click.UsageError(words, ctx) from None
             raise
 
 

@@ -97,7 +97,7 @@ class FailureRate:
             yield "no failure was seen: the rate is at most one in a third of the time"
         elif self.failures is not None and self.failures < FEW:
             fewest, most = (self.mean_gpu_hours / end for end in (self.seen.hi, self.seen.lo))
-            yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often"
+            yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often (brackets: 95 %)"
         if self.is_published:
             yield "seen elsewhere: yours may fail a sixth or six times as often"
 

@@ -26,7 +26,7 @@ from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
-ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
+ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS} (without --allusers, your own jobs alone)"
 UNKNOWN = ("", "unknown", "none")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
 STATE = r"([A-Z_]{3,})\+?(?: by .*)?"
