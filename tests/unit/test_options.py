@@ -14,6 +14,7 @@ from test_command import BOTH, CASE, COSTS, LOG, refused, said
 
 from ckptbench.cli.verbs import decide, run
 from ckptbench.common.errors import ConfigError, DataError
+from ckptbench.decide.rates import published
 
 REST = ["--step", "2.5s", "--restart", "8min", "--blocking", "60s"]
 STORAGE = ["--bandwidth", "1.6GB/s"]
@@ -256,6 +257,12 @@ def test_a_count_in_a_time_is_read_by_failures_too(capsys: pytest.CaptureFixture
     counted = said([*case, "--failures", "4", "--days", "7"], capsys)
     assert said([*case, "--failures", "4/week"], capsys) == counted
     assert "leave out --days" in refused([*case, "--failures", "4/week", "--days", "7"], capsys)
+
+
+def test_the_help_names_every_published_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["decide", "--help"]) == 0
+    shown = re.sub(r"\s+", "", capsys.readouterr().out)
+    assert not [each.stem for each in published().glob("*.yaml") if each.stem not in shown]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class Decide(Grouped):
 @click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together.")
 @click.option("--mtbf", type=MTBF, help="Mean time between failures of the job, 14h; or a count of them, 3/week.")
 @click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
-@click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
+@click.option("--rate", metavar="NAME|FILE", help="A published failure rate: llama3, opt-175b, kokolis-1k, kokolis-rsc-1, kokolis-rsc-2, delta-a100-gsp, delta-a100-memory, delta-h100-memory; or a file like those.")
 @click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
 @click.option("--count", type=STATES, help="Also count jobs of --log in these states: PREEMPTED,TIMEOUT.")
 @click.option("--failures", type=FAILURES, help="Failures that you counted in --days; or with the time, 4/week.")
