@@ -137,7 +137,7 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
     assert list(rate.said()) == [
         "2 failures in 12 GPU-hours",
-        "only 2: failures may come 0.12 to 3.6 times as often",
+        "only 2: failures may come 0.12 to 3.6 times as often (brackets: 95 %)",
     ]
     path.write_text("2026-01-05T03:00\n")
     with pytest.raises(

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_command import BOTH, CASE, COSTS, refused, said
+from test_command import BOTH, CASE, COSTS, LOG, refused, said
 
 from ckptbench.cli.verbs import decide, run
 from ckptbench.common.errors import ConfigError, DataError
+from ckptbench.decide.rates import published
 
 REST = ["--step", "2.5s", "--restart", "8min", "--blocking", "60s"]
 STORAGE = ["--bandwidth", "1.6GB/s"]
@@ -241,18 +242,100 @@ def test_money_is_said_in_the_currency_of_the_price(
     assert "blocking loses" in " ".join(said([*CASE, "--blocking", "60s", "--gpu-hour-price", price], capsys).split())  # fmt: skip
 
 
+def test_money_says_what_is_lost_today_and_a_price_may_be_said_by_the_hour(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts = [" ".join(said([*BOTH, "--gpu-hour-price", price], capsys).split()) for price in ("2.5$", "2.5$/h", "2.5 $ per GPU-hour")]  # fmt: skip
+    assert texts[0] == texts[1] == texts[2]
+    assert re.search(
+        r"Money: now loses 1,300 \$ a day, [\d,]+ \$ a month; blocking saves ", texts[0]
+    )
+
+
+def test_a_count_in_a_time_is_read_by_failures_too(capsys: pytest.CaptureFixture[str]) -> None:
+    case = ["decide", "--gpus", "8", *REST, "--json"]
+    counted = said([*case, "--failures", "4", "--days", "7"], capsys)
+    assert said([*case, "--failures", "4/week"], capsys) == counted
+    assert "leave out --days" in refused([*case, "--failures", "4/week", "--days", "7"], capsys)
+
+
+def test_the_help_names_every_published_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["decide", "--help"]) == 0
+    shown = re.sub(r"\s+", "", capsys.readouterr().out)
+    assert not [each.stem for each in published().glob("*.yaml") if each.stem not in shown]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--async", "3s,90s"], "write STOP+WRITE, as 3s+90s"),
+        (["--mtbf", "0.43/day"], "write a whole number of failures, as 3/week, or a time, as 14h"),
+        (["--html", "-"], "'-' is no name of a file"),
+        (["--training-log", LOG, LOG], "write its option before each file, as --training-log A --training-log B"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_what_to_write(
+    given: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in refused(["decide", *given], capsys)
+
+
 LIMITED = [*BOTH, "--limit", "24h"]
 
 
 def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(said([*LIMITED, "--json"], capsys))
     unsaved, at_signal = told["remarks"][:2]
-    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work and a restart each time, which the table counts."  # fmt: skip
-    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (signal 60 s before or sooner); async every 9.1 min, loses 2.4 % (signal 93 s before or sooner)."  # fmt: skip
+    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart, each time. Both are counted above."  # fmt: skip
+    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end); async every 9.1 min, loses 2.4 % (send the signal at least 93 s before the end)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
+    explained = said([*LIMITED, "--explain"], capsys)
+    assert re.search(r"lost work +restarts +time limit\n", explained)
     for limited, free in zip(told["strategies"], without["strategies"], strict=True):
         assert limited["loses"] > free["loses"]
+        assert re.search(rf"{free['name']} +\S+ % +\S+ % +\S+ % +\S+ % +\S+ %\n", explained)
         assert limited["interval_s"] < free["interval_s"], "ends at the limit are failures too"
+
+
+def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["decide", "--gpus", "8", *REST, "--limit", "24h"]
+    alone = json.loads(said([*given, "--json"], capsys))
+    rare = json.loads(said([*given, "--mtbf", "1000000 days", "--json"], capsys))
+    assert alone["strategies"][0]["steps"] == rare["strategies"][0]["steps"]
+    assert alone["failures_per_s"] == 0
+    text = said(given, capsys)
+    assert "No failures but the limit: no option says how often others come." in text
+    assert "A third or three times" not in text
+    costs = tmp_path / "costs.yaml"
+    costs.write_text(
+        "title: mine\ngpus: 8\nstep_s: 2.5\nsteps_per_epoch: 1000\n"
+        "strategies:\n  - {name: blocking, stall_s: 60}\nrecoveries:\n  - {name: restart, down_s: 480}\n"
+    )
+    of_file = said(["decide", "--costs", str(costs), "--limit", "24h"], capsys)
+    assert of_file.startswith("mine: 8 GPUs, step 2.5 s, no failures but the limit\n")
+
+
+def test_settings_for_a_signal_have_the_line_of_slurm(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = said([*LIMITED, "--save-steps"], capsys)
+    assert "blocking, if training saves at a signal: every " in settings
+    assert "  Slurm         #SBATCH --signal=B:TERM@60, passed on to training\n" in settings
+    assert "  Slurm         #SBATCH --signal=B:TERM@100, passed on to training\n" in settings
+
+
+def test_warnings_beside_settings_go_to_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.txt"
+    ran = "|2026-01-01T00:00:00|2026-01-02T00:00:00|1-00:00:00|gres/gpu=8\n"
+    jobs.write_text(f"JobID|State|Start|End|Elapsed|AllocTRES\n1|PREEMPTED{ran}2|FAILED{ran}")
+    for more, also in (([], ()), (["--explain"], ("Failures as in jobs.txt",))):
+        assert run(["decide", "--gpus", "8", "--log", str(jobs), *REST, "--save-steps", *more]) == 0
+        printed = capsys.readouterr()
+        assert "Not counted: 1 PREEMPTED" not in printed.out
+        for words in ("Not counted: 1 PREEMPTED", *also):
+            assert words in printed.err
 
 
 def test_no_interval_is_longer_than_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,9 +360,27 @@ def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     jobs = ["--log", str(tmp_path / "jobs.txt"), "--count", "PREEMPTED,TIMEOUT", "--limit", "24h"]
     text = refused(["decide", "--gpus", "8", *jobs, *REST], capsys)
     assert "--count TIMEOUT and --limit: give one of them" in text
+    ended = "|2026-01-0{0}T00:00:00|2026-01-0{1}T00:00:00|1-00:00:00|gres/gpu=8\n"
+    states = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY")
+    lines = (f"{day}|{state}" + ended.format(day, day + 1) for day, state in enumerate(states, 1))
+    (tmp_path / "jobs.txt").write_text("JobID|State|Start|End|Elapsed|AllocTRES\n" + "".join(lines))
+    free, limited = (" ".join(said(["decide", "--gpus", "8", *jobs[:2], *REST, *more], capsys).split()) for more in ([], jobs[4:]))  # fmt: skip
+    for text, states in ((free, "TIMEOUT,OUT_OF_MEMORY"), (limited, "OUT_OF_MEMORY")):
+        assert f"if your training starts again after them, add --count {states}." in text
     page = ["--html", str(tmp_path / "page.html"), "--limit", "24h"]
     text = refused(["decide", "--costs", COSTS, "--mtbf", "14h", *page], capsys)
     assert "--html and --limit: the calculator knows no time limit" in text
+
+
+def test_the_sentence_on_the_signal_says_what_is_a_bound_and_what_a_rate_leaves_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = ["decide", "--gpus", "8", *REST, "--limit", "24h"]
+    text = " ".join(said([*case, "--failures", "0", "--days", "7"], capsys).split())
+    assert re.search(r"the end: every at least \S+ min, loses at most \S+ % \(send", text)
+    counts = "A published rate counts no preemptions"
+    assert counts not in text
+    assert counts in " ".join(said([*case, "--rate", "llama3"], capsys).split())
 
 
 def test_a_limit_that_is_never_reached_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,8 +408,10 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["steps"] == each["steps"]
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][1]
-    assert "blocking every 40 min, loses 5.9 % (signal 60 s before or sooner)" in of_file["remarks"][2]  # fmt: skip
-    assert of_file["remarks"][0].startswith("Money: async saves $")
+    assert "blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end)" in of_file["remarks"][2]  # fmt: skip
+    assert of_file["remarks"][0].startswith(
+        "Money: now loses $1,300 a day, $39,000 a month; async saves $"
+    )
 
 
 def test_a_training_that_is_done_within_one_job_does_not_meet_its_limit(
@@ -322,7 +425,7 @@ def test_a_training_that_is_done_within_one_job_does_not_meet_its_limit(
     free, long, short = (json.loads(said([*case, *more, "--json"], capsys)) for more in ([], ["--limit", "24h"], ["--limit", "1h"]))  # fmt: skip
     assert long["training_steps"] == 4000
     assert long["strategies"] == free["strategies"]
-    assert "A job ends after 24 h: the whole training is done before." in long["remarks"]
+    assert "The training ends before the 24 h limit." in long["remarks"]
     assert short["strategies"] != free["strategies"]
 
 

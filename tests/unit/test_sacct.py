@@ -189,7 +189,10 @@ def test_columns_over_a_line_of_dashes_are_read(tmp_path: Path) -> None:
 def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) -> None:
     (line,) = words(tmp_path, "JobID|JobName|Partition|Account|AllocCPUS|State|ExitCode\n1|a|b|c|4|FAILED|0:0\n")  # fmt: skip
     assert line == f"jobs.txt: line 1: there is no column End and no column Elapsed and no column AllocTRES: ask for them by {ASK}, or give gpus, from and to in a YAML file, as config/failures/example has"  # fmt: skip
-    assert re.search(r"--format=JobID,State,Start,End,Elapsed,AllocTRES$", ASK)
+    assert re.search(
+        r"--format=JobID,State,Start,End,Elapsed,AllocTRES \(without --allusers, your own jobs alone\)$",
+        ASK,
+    )
 
 
 def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
@@ -348,7 +351,7 @@ def test_jobs_that_were_ended_and_do_not_count_are_named_with_how_to_count_them(
     tmp_path: Path,
 ) -> None:
     told = list(read(tmp_path, TUNING).said())
-    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE: where training starts again after them, add "  # fmt: skip
+    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE: if your training starts again after them, add "  # fmt: skip
     assert f"{left_out}--count PREEMPTED,TIMEOUT,DEADLINE" in told
     some = [*FAILURE_STATES, "PREEMPTED", "TIMEOUT"]
     counted = read(tmp_path, TUNING, states=some)

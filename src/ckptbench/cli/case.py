@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
+FEW_SEEN = "only "
+"""So begins the sentence on few failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,10 @@ def doubts(rate: FailureRate) -> tuple[str, ...]:
 
 
 def how_sure(rate: FailureRate) -> tuple[str, ...]:
-    """Further sentences on how sure a rate is."""
+    """Further sentences on how sure a rate is. That few failures were counted is the first."""
     apart = () if rate.log is None else rate.log.doubts
-    return tuple(f"{capitalized(each)}." for each in rate.said() if each not in apart)
+    said = sorted(rate.said(), key=lambda each: not each.startswith(FEW_SEEN))
+    return tuple(f"{capitalized(each)}." for each in said if each not in apart)
 
 
 def _said(rate: FailureRate, gpus: int) -> str:
@@ -174,7 +177,8 @@ def _at_limit(case: Case, strategy: Strategy, best_s: float) -> AtLimit | None:
 
 
 def _losses(case: Case, strategy: Strategy, interval_s: float) -> Losses:
-    return Losses.of(interval_s, strategy.saving, case.recovering, case.failing.per_s[:1])
+    rates = case.failing.per_s[:1]
+    return Losses.of(interval_s, strategy.saving, case.recovering, rates, limit=case.limit)
 
 
 def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from ckptbench.cli.options import Options
-from ckptbench.cli.values import BLOCKING
+from ckptbench.cli.values import BLOCKING, Seen
 
 RATES = ("mtbf", "gpu_mtbf", "rate", "log", "failures")
 """The options that say how often failures come."""
@@ -44,7 +44,7 @@ def option(name: str) -> str:
 
 def missing_rate(options: Options) -> Iterator[str]:
     """A line if no option says how often failures come. For a training log it is printed with what the log lacks."""
-    if not _given(options, RATES):
+    if not (_given(options, RATES) or options.is_limit_alone):
         yield f"{' or '.join(map(option, RATES))}: how often failures come"
 
 
@@ -77,7 +77,10 @@ def _too_much(options: Options) -> Iterator[str]:
 def _too_many_rates(options: Options) -> Iterator[str]:
     if len(rates := _given(options, RATES)) > 1:
         yield f"{' and '.join(rates)}: give one of them, as each says how often failures come"
-    if (options.failures is None) != (options.days is None):
+    if isinstance(options.failures, Seen):
+        if options.days is not None:
+            yield "--failures and --days: leave out --days, as --failures says the time too"
+    elif (options.failures is None) != (options.days is None):
         yield "--failures and --days: give both, as in --failures 3 --days 7"
     if options.count and (options.log is None or options.log.suffix == ".yaml"):
         yield "--count: give --log JOBS too, a table of sacct; in a YAML file, write the states into `states`"

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
-FROM_LOG = "as in the log"
-"""The name of the saves of a log."""
+FROM_LOG = "same saves"
+"""The name of the saves of a log, at any interval."""
+ASK_NOW = "How often you save today is not in the log: give --now."
 
 
 def costs_of_log(options: Options) -> Costs:
@@ -163,7 +164,8 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
     if facts.stall is not None and _keeps_saves(facts, options):
         finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
         beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
-        told.append(f"a save {_shown(facts.stall)}{beside}{finished}")
+        once = ", by one save, so how sure is not known" if facts.saves == 1 else ""
+        told.append(f"a save {_shown(facts.stall)}{once}{beside}{finished}")
     if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
     yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
@@ -173,6 +175,8 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
 
 def _cautions(facts: Facts, options: Options) -> Iterator[str]:
     """What to know before the answer is used."""
+    if facts.saves and facts.interval is None and options.now is None:
+        yield ASK_NOW
     if facts.background and facts.durable_s is None and _keeps_saves(facts, options):
         if options.asynchronous:
             yield "If the saves of the log are asynchronous, it does not tell when they are finished, and more is lost than it shows."

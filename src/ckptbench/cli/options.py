@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.cli.values import BLOCKING, Checkpoint, Price, Seen
 from ckptbench.common.errors import DataError
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
 
 
+NEVER_S = 1e12
+"""In place of a mean time between failures where there are none."""
+LIMIT_ALONE = "No failures but the limit: no option says how often others come."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options, in seconds and bytes. None or empty where one is not given."""
@@ -30,7 +37,7 @@ class Options:
     rate: str | None
     log: Path | None
     count: list[str] | None
-    failures: int | None
+    failures: int | Seen | None
     days: float | None
     step: float | None
     blocking: tuple[Checkpoint, ...]
@@ -77,6 +84,12 @@ class Options:
         return None if self.limit is None else Limit(seconds=self.limit)
 
     @property
+    def is_limit_alone(self) -> bool:
+        """Whether the time limit is all that ends a job: no option says how often failures come. A study says it of its own machine."""
+        rates = (self.mtbf, self.gpu_mtbf, self.rate, self.log, self.failures)
+        return self.limit is not None and self.study is None and not any(each is not None for each in rates)  # fmt: skip
+
+    @property
     def is_of_storage(self) -> bool:
         """Whether a blocking checkpoint takes as long as storage says."""
         return self.size is not None and not self.blocking
@@ -104,6 +117,8 @@ class Options:
     def _failing(self, gpus: int) -> Failing:
         mtbf_s = self.mtbf_s(gpus)
         if mtbf_s is not None:
+            if self.is_limit_alone:
+                return Failing(per_s=np.array([1 / mtbf_s]), said=LIMIT_ALONE, is_counted=True)
             return Failing.as_given(mtbf_s)
         return Failing.of(self.failure_rate(gpus), gpus)
 
@@ -111,12 +126,16 @@ class Options:
         """Seconds between failures of the job. None where a rate or a log says it."""
         if self.gpu_mtbf is not None:
             return self.gpu_mtbf / gpus
+        if self.is_limit_alone:
+            return NEVER_S
         return None if isinstance(self.mtbf, Seen) else self.mtbf
 
     @property
     def _seen(self) -> Seen | None:
         if isinstance(self.mtbf, Seen):
             return self.mtbf
+        if isinstance(self.failures, Seen):
+            return self.failures
         if self.failures is None or self.days is None:
             return None
         return Seen(self.failures, self.days)
@@ -142,7 +161,7 @@ class Options:
         more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
         minutes = (self.restart or RESTART_S) / 60
         try:
-            return read_log(self.log, gpus=gpus, restart_minutes=minutes, **more)
+            return read_log(self.log, with_limit=self.limit is not None, gpus=gpus, restart_minutes=minutes, **more)  # fmt: skip
         except DataError:
             if _is_of_training(self.log):
                 raise DataError(f"{self.log}: this is the log of a training: give it by --training-log") from None  # fmt: skip

@@ -16,7 +16,7 @@ from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
 from ckptbench.cli.sentences import asked
 from ckptbench.decide.model import rounded
-from ckptbench.report.answer.cells import AT_LEAST
+from ckptbench.report.answer.cells import AT_LEAST, told
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block, Kind, Printed
@@ -33,8 +33,19 @@ SAVE_STEPS: Settings = (
     ("Megatron-LM", "--save-interval {steps}"),
 )
 """Of those that need no log."""
-BLOCKING_ONLY = ("Transformers",)
+ALIKE = 1.1
+"""An interval that is so many times the best one loses next to nothing more."""
+SIGNAL_S = 10
+"""Slurm is told a multiple of these seconds."""
+BLOCKING_ONLY = ("Transformers", "nanoGPT")
 """Programs that have no asynchronous saves."""
+NO_ASYNC = "has no asynchronous saves of its own"
+ASYNC: Mapping[str, str] = {
+    "Lightning": ", Trainer(plugins=AsyncCheckpointIO())",
+    "torchtitan": " --checkpoint.async_mode=async",
+    "Megatron-LM": " --async-save",
+}
+"""What switches them on in the others. Without it the same interval would block."""
 
 
 STYLES: Mapping[Kind, Mapping[str, Any]] = {
@@ -52,9 +63,13 @@ def painted(line: Printed) -> str:
     return click.style(line.text, **STYLES.get(line.kind, {}))
 
 
-def at_least(choice: Choice) -> str:
-    """What stands before an interval."""
-    return AT_LEAST if choice.is_bound else ""
+def at_bound(choice: Choice) -> str:
+    """What is known of a strategy where no failure was seen: no number that a program can be told."""
+    steps = counted(round(choice.steps.value), "step")
+    apart = duration(choice.interval_s.value)
+    return (
+        f"no failure seen: save {AT_LEAST}{steps} ({apart}) apart; no setting follows from a bound"
+    )
 
 
 def not_needed(choice: Choice, training_steps: int | None) -> str:
@@ -83,6 +98,8 @@ class Answer:
     settings: Settings = SAVE_STEPS
     """Of programs, or of the one whose log was read."""
     multiple_of: int | None = None
+    warnings: tuple[str, ...] = ()
+    """What to know before a setting is copied."""
 
     def text(self, width: int = WIDTH, *, explain: bool = False, color: bool = False) -> str:
         """The table with its notes, at most so wide."""
@@ -122,23 +139,46 @@ class Answer:
         if choice.helps_nothing:
             yield f"{choice.name}: no interval helps"
             return
+        if choice.is_bound:
+            yield f"{choice.name}: {at_bound(choice)}"
+            return
         steps, lasts = settable(choice, self.multiple_of)
         best = choice.interval_s
-        known = f" (best: {best.shown(unit_of_time(best.value))})" if best.lo < best.hi else ""
-        yield f"{choice.name}: every {at_least(choice)}{counted(steps, 'step')}, {lasts}{known}"
+        value, ends = told(best, unit_of_time(best.value))
+        known = f" (best: {value} {ends})" if ends else ""
+        yield f"{choice.name}: every {counted(steps, 'step')}, {lasts}{known}"
         for program, setting in copied(choice, self.settings, steps):
             yield f"  {program:<14}{setting}"
+        yield from self._at_signal(choice)
+
+    def _at_signal(self, choice: Choice) -> Iterator[str]:
+        """The same if training saves at a signal before the time limit, and how Slurm sends it."""
+        if choice.at_limit is None:
+            return
+        known = choice.at_limit
+        if known.interval_s < math.inf:
+            best = round(known.interval_s * choice.steps.value / choice.interval_s.value)
+            near = (math.ceil(best / ALIKE), math.floor(best * ALIKE))
+            steps = rounded(best, near, self.multiple_of)
+            lasts = duration(known.interval_s * steps / best)
+            yield f"{choice.name}, if training saves at a signal: every {counted(steps, 'step')}, {lasts}"
+        else:
+            yield f"{choice.name}, if training saves at a signal: no other save"
+        seconds = math.ceil(known.needs_s / SIGNAL_S) * SIGNAL_S
+        yield f"  {'Slurm':<14}#SBATCH --signal=B:TERM@{seconds}, passed on to training"
 
 
 def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
-    """What to copy into each program that has such saves."""
+    """What to copy into each program, with what switches asynchronous saves on; or that it has none."""
     for program, setting in settings:
-        if not (choice.is_async and program in BLOCKING_ONLY):
-            yield program, setting.format(steps=steps)
+        if choice.is_async and program in BLOCKING_ONLY:
+            yield program, NO_ASYNC
+        else:
+            yield program, setting.format(steps=steps) + ASYNC.get(program, "") * choice.is_async
 
 
 def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
-    """A round number of steps that is fine, and how long it is. A bound is not rounded: at least so many would say too much."""
+    """A round number of steps that is fine, and how long it is."""
     best = round(choice.steps.value)
     fine = choice.fine_steps if choice.has_range else None
     steps = rounded(best, fine or (best, best), multiple_of)
@@ -208,7 +248,8 @@ def answer_from_options(options: Options) -> Answer:
             explained=tuple(explained([block])),
         ),
         gpus=case.gpus,
-        failures_per_s=float(case.failing.per_s[0]),
+        failures_per_s=0.0 if options.is_limit_alone else float(case.failing.per_s[0]),
         choices=choices,
+        warnings=case.failing.doubts,
         remarks=(*advised, *notes),
     )

@@ -9,11 +9,12 @@ from ckptbench.cli.options import Options
 from ckptbench.cli.values import Price
 from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
 from ckptbench.report.answer.at_limit import AtLimit
-from ckptbench.report.answer.cells import AT_MOST, saves_at
+from ckptbench.report.answer.cells import AT_LEAST, AT_MOST, saves_at
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
+PREEMPTED = "A published rate counts no preemptions: they lose work too, unless training saves at their signal."
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
 
@@ -29,6 +30,8 @@ def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[st
         yield _money(options.gpu_hour_price, told, gpus)
     if options.limit is not None:
         yield from _limit(options.limit, told, is_one=len(choices) == 1)
+        if options.rate is not None:
+            yield PREEMPTED
 
 
 def _words(number: float) -> str:
@@ -44,7 +47,11 @@ def _money(price: Price, choices: Sequence[Choice], gpus: int) -> str:
             for each in choices
         )
         return f"Money: {'; '.join(losses)}."
-    return f"Money: {'; '.join(_saved(price, each) for each in choices)}."
+    now = choices[0].now
+    today = (
+        f"now loses {AT_MOST * now.is_bound}{_sum(price, now.loses.value * HOURS_PER_DAY * gpus)}"
+    )
+    return f"Money: {'; '.join([today, *(_saved(price, each) for each in choices)])}."
 
 
 def _saved(price: Price, choice: Choice) -> str:
@@ -65,7 +72,7 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     ends = f"A job ends after {duration(limit_s)}"
     known = {each.name: each.at_limit for each in choices if each.at_limit is not None}
     if not known:
-        yield f"{ends}: the whole training is done before."
+        yield f"The training ends before the {duration(limit_s)} limit."
         return
     if all(each.loses.value >= 1 for each in known.values()):
         yield f"{ends}, before a restart and a save are done: save quicker, or ask for longer jobs."
@@ -73,13 +80,20 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     lost = ", ".join(
         duration(each.lost_s) + f" ({name})" * (not is_one) for name, each in known.items()
     )
-    yield f"{ends}: that loses {lost} of work and a restart each time, which the table counts."
-    saved = (f"{name} " * (not is_one) + _at_signal(each) for name, each in known.items())
+    yield f"{ends}: that loses {lost} of work on average, and a restart, each time. Both are counted above."
+    bounds = {each.name for each in choices if each.is_bound}
+    saved = (
+        f"{name} " * (not is_one) + _at_signal(each, is_bound=name in bounds)
+        for name, each in known.items()
+    )
     yield f"With a save at a signal before the end: {'; '.join(saved)}."
 
 
-def _at_signal(limit: AtLimit) -> str:
+def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:
+    least, most = (AT_LEAST, AT_MOST) if is_bound else ("", "")
     often = (
-        f"every {duration(limit.interval_s)}" if limit.interval_s < math.inf else "no other save"
+        f"every {least}{duration(limit.interval_s)}"
+        if limit.interval_s < math.inf
+        else "no other save"
     )
-    return f"{often}, loses {percent(limit.loses.value)} (signal {math.ceil(limit.needs_s):,} s before or sooner)"
+    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal at least {math.ceil(limit.needs_s):,} s before the end)"

@@ -10,15 +10,16 @@ import pandas as pd
 
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
-from ckptbench.cli.case import doubts, how_sure
+from ckptbench.cli.case import FEW_SEEN, doubts, how_sure
 from ckptbench.cli.costs import Costs
 from ckptbench.cli.log_costs import FROM_LOG, costs_of_log
 from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
     BLOCKING_ONLY,
+    NO_ASYNC,
     SAVE_STEPS,
     Answer,
-    at_least,
+    at_bound,
     copied,
     not_needed,
     settable,
@@ -37,6 +38,7 @@ from ckptbench.decide.losses import Losses
 from ckptbench.decide.rates import FailureRate, published, read_rates
 from ckptbench.decide.units import SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.report.answer.at_limit import AtLimit
+from ckptbench.report.answer.cells import AT_LEAST
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block
@@ -62,7 +64,7 @@ def answer_from_tables(options: Options) -> Answer:
     tables = decided(costs, rate, gpus, limit)
     rows = records(shown(tables))
     of_study = screen(tables)
-    blocks = tuple(_with_losses(of_study.blocks, rows, rate))
+    blocks = tuple(_with_losses(of_study.blocks, rows, rate, limit))
     if limit is not None:
         at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True))
         blocks = tuple(_limited(blocks, rows, records(shown(at_signal)), limit))
@@ -70,7 +72,7 @@ def answer_from_tables(options: Options) -> Answer:
     sentences = () if rate.is_published else how_sure(rate)
     found = replace(
         of_study,
-        title=of_study.title if options.study else _facts(costs, rows[0], gpus),
+        title=of_study.title if options.study else _facts(costs, rows[0], gpus, options),
         advice=(
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
@@ -78,17 +80,24 @@ def answer_from_tables(options: Options) -> Answer:
         ),
         blocks=blocks,
         remarks=(
+            *(
+                few := sentences[:1]
+                if sentences and sentences[0].lower().startswith(FEW_SEEN)
+                else ()
+            ),
             *costs.cautions,
-            *_sure(of_study.remarks, sentences, has_facts=options.study is None),
+            *_sure(of_study.remarks, sentences[len(few) :], has_facts=options.study is None),
         ),
         explained=(*costs.notes, *explained(blocks)),
         ending=(config_of(options.study),) if options.study else (),
     )
+    per_s = gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR)
     return Answer(
         screen=found,
         gpus=gpus,
-        failures_per_s=gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR),
+        failures_per_s=0.0 if options.is_limit_alone else per_s,
         choices=choices,
+        warnings=(*costs.cautions, *doubts(rate)),
         remarks=(*found.advice, *costs.notes, *found.verdict, *found.remarks),
         training_steps=costs.training_steps,
         settings=SAVE_STEPS if costs.settings is None else costs.settings,
@@ -133,31 +142,34 @@ def _sure(remarks: Sequence[str], sentences: Sequence[str], *, has_facts: bool) 
     yield from others
 
 
-def _facts(costs: Costs, row: Row, gpus: int) -> str:
+def _facts(costs: Costs, row: Row, gpus: int, options: Options) -> str:
     """What the answer is computed from, in one line."""
     mtbf = duration(SECONDS_PER_HOUR * row["hours_between_failures"])
     known = costs.facts or (f"step {duration(row['step_s'])}",)
     title = (
         costs.title if len(costs.title) <= TITLE_LETTERS else f"{costs.title[:TITLE_LETTERS]}..."
     )
-    return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, MTBF {'at least ' if row['is_bound'] else ''}{mtbf}"
+    failing = f"MTBF {AT_LEAST if row['is_bound'] else ''}{mtbf}"
+    if options.is_limit_alone:
+        failing = "no failures but the limit"
+    return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, {failing}"
 
 
-def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate) -> Iterator[Block]:  # fmt: skip
+def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None) -> Iterator[Block]:  # fmt: skip
     """With what the time is lost to."""
     of = {(row["name"], row["gpus"]): row for row in rows}
     for block in blocks:
         ((_, gpus),) = {key for key in of if key[0] == block.choices[0].name}
         choices = []
         for choice in block.choices:
-            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate)
-            choices.append(replace(_split(choice, of[choice.name, gpus], rate), now=now))
+            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit)
+            choices.append(replace(_split(choice, of[choice.name, gpus], rate, limit), now=now))
         # All have the same interval in use.
         first = choices[0].now
         yield replace(block, choices=tuple(replace(each, now=first) for each in choices))
 
 
-def _split(choice: Choice, row: Row, rate: FailureRate) -> Choice:
+def _split(choice: Choice, row: Row, rate: FailureRate, limit: Limit | None) -> Choice:
     gpus = row["gpus"]
     recovering = sampling.recovering(row, gpus, usual(rate=rate.name, gpus=[gpus]))
     lost = Losses.of(
@@ -167,6 +179,7 @@ def _split(choice: Choice, row: Row, rate: FailureRate) -> Choice:
         sampling.failures_per_s(rate, gpus),
         global_tier=sampling.global_tier(row, gpus),
         slower=sampling.slower(row),
+        limit=limit,
     )
     return replace(choice, losses=lost)
 
@@ -225,8 +238,20 @@ def setting(choices: tuple[Choice, ...], costs: Costs) -> str:
         return sentence
     if best.helps_nothing:
         return ""
+    if best.is_bound:
+        return f"{best.name}: {at_bound(best)}."
     steps, lasts = settable(best, costs.multiple_of)
-    whose = "saves as in the log" if best.name == FROM_LOG else best.name
+    whose = "the saves of the log" if best.name == FROM_LOG else best.name
     name = f" with {whose}" if len(choices) > 1 else ""
-    words = "".join(f": {each}" for _, each in copied(best, costs.settings or (), steps))
-    return f"Save every {at_least(best)}{counted(steps, 'step')} ({lasts}){name}{words}"
+    if (
+        best.now is not None
+        and best.now.name == best.name
+        and best.fine_steps is not None
+        and best.fine_steps[0] <= best.now.steps.value <= best.fine_steps[1]
+    ):
+        return f"Save as now, every {counted(round(best.now.steps.value), 'step')}{name}: that is fine."
+    words = "".join(
+        f"; {program} {each}" if each == NO_ASYNC else f": {each}"
+        for program, each in copied(best, costs.settings or (), steps)
+    )
+    return f"Save every {counted(steps, 'step')} ({lasts}){name}{words}"

@@ -53,6 +53,15 @@ class Log(click.Path):
         return super().convert(value, param, ctx)
 
 
+class NewFile(click.Path):
+    """A file to be written, which standard output is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "-":
+            self.fail(f"{show('-')} is no name of a file: write one, as page.html", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Tables(click.Path):
     """The folder of a study's tables, or one that has it."""
 
@@ -80,4 +89,4 @@ AN_ASYNCHRONOUS = Read("[NAME=]STOP+WRITE", read_asynchronous)
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 LOG = Log(exists=True, dir_okay=False, readable=True, path_type=Path)
 TABLES = Tables(exists=True, file_okay=False, path_type=Path)
-NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+NEW_FILE = NewFile(dir_okay=False, path_type=Path)

@@ -42,6 +42,9 @@ RANGE = re.compile(
     re.IGNORECASE,
 )
 COMMA = re.compile(r"(\d+),(\d{1,2}|\d{4,})(\s*[A-Za-z][A-Za-z/]*)")
+AN_HOUR = re.compile(r"\s*(?:/|\bper\b)\s*(?:gpu[\s-]?)?h(?:(?:ou)?rs?)?\s*$", re.IGNORECASE)
+"""Behind a price: of a GPU-hour it is anyway."""
+PARTLY = re.compile(rf"\s*{NUMBER}\s*/\s*[a-z]+\s*", re.IGNORECASE)
 ZERO = re.compile(r"(?:[^=]*=)?0+(?:\.0*)?\s*[a-z]+(?:\s*\+.*)?", re.IGNORECASE)
 BITS = re.compile(rf"\s*({NUMBER})\s*([KMGT])b(?:/s|ps)\s*", re.IGNORECASE)
 
@@ -114,14 +117,18 @@ def read_clock(text: str) -> float:
 def read_mtbf(text: str) -> float | Seen:
     """Seconds between failures; or a count of them, as `3/week` or `3 in 7 days`."""
     match = COUNTED.fullmatch(text)
+    if match is None and PARTLY.fullmatch(text):
+        raise ConfigError(f"{show(text)}: write a whole number of failures, as 3/week, or a time, as 14h")  # fmt: skip
     if match is None:
         return read_clock(text)
     often = match[2] if re.match(r"[\d.]", match[2]) else f"1 {match[2]}"
     return Seen(int(match[1]), read_clock(often) / SECONDS_PER_DAY)
 
 
-def read_failures(text: str) -> int:
-    """A count of them, which may be 0."""
+def read_failures(text: str) -> int | Seen:
+    """A count of them, which may be 0; or one in a time, as `4/week`."""
+    if COUNTED.fullmatch(text) and isinstance(seen := read_mtbf(text), Seen):
+        return seen
     if not re.fullmatch(r"\s*\d{1,6}\s*", text) or int(text) > MOST_FAILURES:
         raise ConfigError(f"{show(text)} is no count of failures: use a whole number from 0 to {MOST_FAILURES:,}")  # fmt: skip
     return int(text)
@@ -151,7 +158,7 @@ def read_steps_or_time(text: str) -> Every:
 
 def read_price(text: str) -> Price:
     """Money for a GPU-hour: `2.5`, `$2.5`, `2.5 EUR`."""
-    match = PRICE.fullmatch(text)
+    match = PRICE.fullmatch(AN_HOUR.sub("", text))
     if match is None or (match[1] and match[3]) or not 0 < float(match[2].replace(",", "")) <= MOST:
         raise ConfigError(f"{show(text)} is no price: write a number above 0, with a currency or without, as 2.5, $2.5 or 2.5 EUR")  # fmt: skip
     return Price(float(match[2].replace(",", "")), match[1], match[3])
@@ -179,6 +186,8 @@ def read_blocking(text: str) -> Checkpoint:
 
 def read_asynchronous(text: str) -> Checkpoint:
     name, times = _named(text, ASYNCHRONOUS)
+    if "," in times and "+" not in times:
+        raise ConfigError(f"{show(text)}: write STOP+WRITE, as 3s+90s: how long training stops, and how much later the checkpoint is safe")  # fmt: skip
     stall, *then = PLUS.split(times, maxsplit=1)
     return Checkpoint(
         name=name, stall_s=read_clock(stall), then_s=read_clock(then[0]) if then else None

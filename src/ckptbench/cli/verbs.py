@@ -78,16 +78,26 @@ class Decide(Grouped):
         "The answer": ("--explain", "--save-steps", "--csv", "--json", "--html", "--help"),
     }  # fmt: skip
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        files = [each for each in args if Path(each).is_file()]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message and any(each in error.message for each in files):
+                words = f"{error.message}: write its option before each file, as --training-log A --training-log B"
+                raise click.UsageError(words, ctx) from None
+            raise
+
 
 # fmt: off
 @ckptbench.command(cls=Decide)
 @click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together.")
 @click.option("--mtbf", type=MTBF, help="Mean time between failures of the job, 14h; or a count of them, 3/week.")
 @click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
-@click.option("--rate", metavar="NAME|FILE", help="A published failure rate, such as llama3, or a file like those.")
+@click.option("--rate", metavar="NAME|FILE", help="A published failure rate: llama3, opt-175b, kokolis-1k, kokolis-rsc-1, kokolis-rsc-2, delta-a100-gsp, delta-a100-memory, delta-h100-memory; or a file like those.")
 @click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
 @click.option("--count", type=STATES, help="Also count jobs of --log in these states: PREEMPTED,TIMEOUT.")
-@click.option("--failures", type=FAILURES, help="Failures that you counted in --days.")
+@click.option("--failures", type=FAILURES, help="Failures that you counted in --days; or with the time, 4/week.")
 @click.option("--days", type=DAYS, help="Days of --failures: --failures 3 --days 7.")
 @click.option("--step", type=STEP, help="One step without a save: 2.5s, 1.2s/it or 0.83it/s.")
 @click.option("--blocking", type=A_BLOCKING, multiple=True, help="Training stops so long for each save. Several have names: sharded=20s.")
@@ -125,7 +135,7 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     from ckptbench.cli.checks import check
     from ckptbench.cli.options import Options
 
-    forms = {"--save-steps": save_steps, "--explain": explain, "--csv": as_csv, "--json": as_json}
+    forms = {"--save-steps": save_steps, "--explain": explain and not save_steps, "--csv": as_csv, "--json": as_json}
     if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(given)}: give one of them")
     parsed = Options(**options)
@@ -147,6 +157,8 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     if save_steps or as_csv or as_json:
         text = answer.json() if as_json else answer.csv() if as_csv else answer.save_steps()
         click.echo(text, nl=False)
+        for warning in (answer.remarks if explain else answer.warnings) if save_steps else ():
+            click.echo(warning, err=True)
         return
     width, color = terminal()
     click.echo(answer.text(width, explain=explain, color=color), nl=False, color=color)

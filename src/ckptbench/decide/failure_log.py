@@ -23,11 +23,12 @@ COLUMN = "time"
 SHOWN_NAMES = 5
 
 
-def count_failures(path: Path, file: FailureFile) -> FailureCount:
+def count_failures(path: Path, file: FailureFile, *, with_limit: bool = False) -> FailureCount:
     """The failures of a log. Raises DataError with the first line that is wrong, and what to do."""
     remedy = CORRECT if file.log else "name another file"
     table = read_table(path, file.column or COLUMN, remedy)
-    watched = (read_jobs if is_of_jobs(table) else _read_list)(table, file)
+    of_jobs = is_of_jobs(table)
+    watched = read_jobs(table, file, with_limit=with_limit) if of_jobs else _read_list(table, file)
     if watched.clock_s[-1] - watched.clock_s[0] > LONGEST_S:
         raise DataError(f"{path}: it lasts more than 50 years: write all times in the same way, with `from` and `to` in seconds or as dates")  # fmt: skip
     counted = watched.counted(file.restart_s)

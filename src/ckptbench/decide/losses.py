@@ -9,6 +9,7 @@ import numpy as np
 
 from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.formulas import Floats
+from ckptbench.decide.limit import Limit
 from ckptbench.decide.model import goodput, restarts_alone
 
 
@@ -21,6 +22,8 @@ class Losses:
     lost_work: float
     """Done since the version from which training goes on, with the saves in it."""
     restarts: float
+    at_limit: float = 0.0
+    """By the ends of jobs at their time limit: work and restarts."""
 
     @classmethod
     def of(
@@ -32,6 +35,7 @@ class Losses:
         *,
         global_tier: GlobalTier | None = None,
         slower: Floats = 1.0,
+        limit: Limit | None = None,
     ) -> Self:
         """At this interval. Of arrays the first element counts. `slower` is by how much a step takes longer than what is useful of it."""
         useful = goodput(interval_s, saving, recovering, failures_per_s, global_tier) / slower
@@ -42,5 +46,7 @@ class Losses:
         saves = useful * (slower * period_s / interval_s - 1)
         restarts = 1 - restarts_alone(recovering, failures_per_s, global_tier)
         lost_work = np.maximum(1 - useful - saves - restarts, 0.0)
-        first = [float(np.asarray(each).flat[0]) for each in (saves, lost_work, restarts)]
-        return cls(saves=first[0], lost_work=first[1], restarts=first[2])
+        limited = goodput(interval_s, saving, recovering, failures_per_s, global_tier, limit=limit)
+        parts = (saves, lost_work, restarts, useful - limited / slower)
+        first = [float(np.asarray(each).flat[0]) for each in parts]
+        return cls(saves=first[0], lost_work=first[1], restarts=first[2], at_limit=first[3])

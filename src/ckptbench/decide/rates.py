@@ -97,7 +97,7 @@ class FailureRate:
             yield "no failure was seen: the rate is at most one in a third of the time"
         elif self.failures is not None and self.failures < FEW:
             fewest, most = (self.mean_gpu_hours / end for end in (self.seen.hi, self.seen.lo))
-            yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often"
+            yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often (brackets: 95 %)"
         if self.is_published:
             yield "seen elsewhere: yours may fail a sixth or six times as often"
 
@@ -140,8 +140,10 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def read_log(path: Path, **options: object) -> FailureRate:
+def read_log(path: Path, *, with_limit: bool = False, **options: object) -> FailureRate:
     """The rate of a log that no YAML file describes: sacct's table, or a list of times. `options` are fields of `FailureFile`.
+
+    `with_limit`: the ends at the time limit are counted by it.
 
     Raises DataError with the first line that is wrong.
     """
@@ -149,7 +151,7 @@ def read_log(path: Path, **options: object) -> FailureRate:
 
     words = {"title": path.name, "counts": "failures in a log", **options}
     file = FailureFile.model_construct(None, **words)
-    return _rate_of(path.stem, file, count_failures(path, file))
+    return _rate_of(path.stem, file, count_failures(path, file, with_limit=with_limit))
 
 
 def _rate_of(name: str, file: FailureFile, counted: FailureCount | None) -> FailureRate:

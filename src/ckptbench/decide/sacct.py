@@ -26,7 +26,7 @@ from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
-ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS}"
+ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS} (without --allusers, your own jobs alone)"
 UNKNOWN = ("", "unknown", "none")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
 STATE = r"([A-Z_]{3,})\+?(?: by .*)?"
@@ -36,6 +36,10 @@ ELAPSED = r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})"
 GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 """Of one kind of GPU, or of all."""
 MOST_SHOWN = 3
+OF_JOBS = ("PREEMPTED", "TIMEOUT", "DEADLINE")
+"""States that may strike a job of many GPUs no more often than one of few."""
+LIKE = 1.1
+"""Jobs whose GPUs differ by less than this factor from those that train are like it."""
 OWN_ERRORS = ("FAILED", "OUT_OF_MEMORY")
 """States of jobs whose program ended by itself: soon after the start mostly for an error in it."""
 LEAST_LOST_S = 7 * SECONDS_PER_DAY
@@ -47,7 +51,7 @@ def is_of_jobs(table: LogTable) -> bool:
     return table.has("State") and any(map(table.has, ("JobID", "Elapsed", "End", "AllocTRES")))
 
 
-def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
+def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -> Exposure:
     """Failures and GPU-hours of all jobs that had GPUs. Raises DataError.
 
     Where `gpus`, `from` and `to` say which GPUs were watched and when, these are the GPU-hours, and the table says the failures alone.
@@ -70,7 +74,11 @@ def read_jobs(table: LogTable, file: FailureFile) -> Exposure:
         clock_s, gpu_hours = _watched(jobs, file)
     within = jobs[(clock_s[0] < jobs["end_s"]) & (jobs["end_s"] <= clock_s[-1])]
     inside = within[within["has_failed"]]
-    doubts += (*_left_out(within, file), *_soon(inside, file))
+    doubts += (
+        *_scaled(inside, jobs, file),
+        *_left_out(within, file, with_limit=with_limit),
+        *_soon(inside, file),
+    )
     return Exposure(
         inside["end_s"].to_numpy(float),
         clock_s,
@@ -161,9 +169,29 @@ def _named(jobs: pd.DataFrame) -> str:
     return f"{number:,} job{'s' * (number != 1)} ({names})"
 
 
-def _left_out(jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
+def _scaled(failed: pd.DataFrame, jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
+    """A sentence on ends that are counted by GPU-hours, where jobs have other numbers of GPUs than the one that is asked for."""
+    numbers = failed.loc[failed["state"].isin(OF_JOBS), "state"].value_counts()
+    ran_s = float(jobs["elapsed_s"].sum())
+    if numbers.empty or file.gpus is None or file.log is not None or not ran_s:
+        return
+    gpus = float((jobs["elapsed_s"] * jobs["gpus"]).sum()) / ran_s
+    if 1 / LIKE < gpus / file.gpus < LIKE:
+        return
+    each_s = ran_s / numbers.sum()
+    scaled_s = each_s * gpus / file.gpus
+    others = (len(failed) - numbers.sum()) / (ran_s * gpus / file.gpus)
+    mtbf_h = 1 / (1 / each_s + others) / SECONDS_PER_HOUR
+    named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
+    yield (
+        f"{named}: one in {each_s / SECONDS_PER_HOUR:,.3g} h for your jobs of {gpus:,.0f} GPUs, and here counted by GPU-hours, "
+        f"one in {scaled_s / SECONDS_PER_HOUR:,.3g} h; if that does not depend on the number of GPUs, give --mtbf {mtbf_h:.3g}h in place of --log"
+    )
+
+
+def _left_out(jobs: pd.DataFrame, file: FailureFile, *, with_limit: bool) -> Iterator[str]:
     """A sentence on jobs that something else than a failure has ended, and on how to count them."""
-    counted = {*file.states, *FAILURE_STATES, *WILLED}
+    counted = {*file.states, *FAILURE_STATES, *WILLED, *["TIMEOUT"] * with_limit}
     ended = jobs[~jobs["is_running"] & jobs["state"].isin(ENDS) & ~jobs["state"].isin(counted)]
     numbers = ended["state"].value_counts()
     if numbers.empty:
@@ -171,7 +199,7 @@ def _left_out(jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
     named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
     more = [state for state in file.states if state not in FAILURE_STATES]
     add = f"--count {','.join([*more, *numbers.index])}" if file.log is None else "them to `states`"
-    yield f"not counted: {named}: where training starts again after them, add {add}"
+    yield f"not counted: {named}: if your training starts again after them, add {add}"
 
 
 def _soon(failed: pd.DataFrame, file: FailureFile) -> Iterator[str]:

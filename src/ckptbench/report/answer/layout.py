@@ -144,23 +144,29 @@ def table(blocks: Sequence[Block], width: int, unit: str = "GPU") -> list[Printe
 
 
 PARTS = ("", "loses", "saves", "lost work", "restarts")
+AT_LIMIT = "time limit"
+"""A further part, where a job has one."""
 
 
 def losses(blocks: Sequence[Block]) -> list[str]:
     """What each row loses it to, as a table."""
     known = [block for block in blocks if block.choices[0].losses is not None]
-    rows: list[tuple[str, ...]] = [PARTS] if known else []
+    of_all = [each.losses for block in known for _, each in block.rows if each.losses is not None]
+    has_limit = any(each.at_limit > 0 for each in of_all)
+    heads = (*PARTS, AT_LIMIT) if has_limit else PARTS
+    rows: list[tuple[str, ...]] = [heads] if known else []
     for block in known:
-        rows += [(block.title.partition(":")[0], "", "", "", "")] if block.title else []
+        rows += [(block.title.partition(":")[0], *("",) * (len(heads) - 1))] if block.title else []
         for name, choice in block.rows:
             if (lost := choice.losses) is not None:
-                shares = (lost.saves, lost.lost_work, lost.restarts)
+                parts = (lost.saves, lost.lost_work, lost.restarts, lost.at_limit)
+                shares = parts[: len(heads) - 2]
                 rows.append(
                     (name, *(f"{plain(100 * each)} %" for each in (choice.loses.value, *shares)))
                 )
     widths = [
         max((cell_len(row[place]) for row in rows if row[1]), default=0)
-        for place in range(len(PARTS))
+        for place in range(len(heads))
     ]
     return [
         f"{set_cell_size(name, max(widths[0], cell_len(name)))}"

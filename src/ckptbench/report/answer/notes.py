@@ -26,7 +26,7 @@ def on_now(blocks: Sequence[Block]) -> Iterator[str]:
         return
     if (now := blocks[0].choices[0].now) is not None:
         steps = counted(round(now.steps.value), "step")
-        yield f"Now: every {steps}, {now.name}; what is saved is so against that."
+        yield f"Now: every {steps}, {now.name}; savings are against that."
 
 
 def on_waiting(choices: Sequence[Choice]) -> Iterator[str]:
@@ -54,14 +54,17 @@ def on_other_rates(block: Block) -> Iterator[str]:
     if not all(choice.other_s is not None and choice.is_conclusive for choice in choices):
         return
     unit = block.time
+    if all(
+        len({plain(each_s * unit.scale) for each_s in choice.other_s or ()}) == 1
+        for choice in choices
+    ):
+        return  # something else bounds them
     names = [choice.name if block.title else choice.shown_name for choice in choices]
     each = [
         f"{name} {plain(choice.other_s[0] * unit.scale)} or {plain(choice.other_s[1] * unit.scale)} {unit.name}"
         for name, choice in zip(names, choices, strict=True)
         if choice.other_s is not None
     ]
-    if all(choice.other_s and choice.other_s[0] == choice.other_s[1] for choice in choices):
-        return  # something else bounds them
     between = "; " if any("," in name for name in names) else ", "
     yield f"A third or three times the failures: {between.join(each)}."
 

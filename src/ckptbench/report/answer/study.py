@@ -256,7 +256,7 @@ def _winners(rows: pd.DataFrame) -> Iterator[str]:
     several = rows.groupby([*SYSTEM, "gpus"], dropna=False)["name"].transform("size") > 1
     shown_best = rows[several & rows["is_best"] & (rows["p_strictly_best"] >= LIKELY) & ~rows["is_bound"]]  # fmt: skip
     if len(shown_best):
-        yield f"Shown to lose the least: {listed(list(dict.fromkeys(shown_best['name'])))}."
+        yield f"These lose the least, with 95 %: {listed(list(dict.fromkeys(shown_best['name'])))}."
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
