@@ -120,7 +120,7 @@ def test_setups_that_differ_in_their_recovery_alone_have_a_row_each(name: str) -
         tables[table].loc[:, ["recovery", "recovery_name"]] = "ulfm"
     both = Study(frameworks=("pytorch",), ranks=(2,)).tables()
     for table in (name, "checkpoint_cost"):
-        both[table] = both[table]._append(tables[table], ignore_index=True)
+        both[table] = pd.concat([both[table], tables[table]], ignore_index=True)
     axes = FIGURES[name].draw(both).axes[0]
     assert [label.split(" · ")[-1] for label in row_labels(axes)] == ["restart", "ulfm"]
 
