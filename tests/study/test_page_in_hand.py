@@ -115,7 +115,7 @@ def test_money_is_said_as_the_command_says_it(
         arguments = shlex.split(browser.run("return command(numbersOf(asked, origin))"))[1:]
         assert arguments[-2:] == ["--gpu-hour-price", price]
         assert run([*arguments, "--json"]) == 0
-        (money,) = (each for each in json.loads(capsys.readouterr().out)["remarks"] if each.startswith("Money: "))  # fmt: skip
+        (money,) = (each for each in json.loads(capsys.readouterr().out)["remarks"] if each.startswith("Money"))  # fmt: skip
         assert said.endswith(f" {money}")
     what_if = browser.driver.current_url.partition("#")[2]
     browser.open(calculator, f"#{what_if}")

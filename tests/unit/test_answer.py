@@ -184,7 +184,7 @@ def test_no_line_is_longer_than_a_terminal() -> None:
 
 def test_a_best_setup_is_called_so_only_where_it_is_shown_to_be() -> None:
     tables = decided("measured")
-    said = "These lose the least, with 95 %: deepfreeze, ulfm."
+    said = "Shown to be best (95 % confidence): deepfreeze, ulfm."
     tables["advice"]["p_strictly_best"] = 0.951
     assert said in words(tables)
     tables["advice"]["p_strictly_best"] = 0.949
@@ -230,7 +230,7 @@ def test_of_no_failure_nothing_is_firm() -> None:
         assert own[3].startswith("at most ")
         assert own[5] == ""
         assert re.match("(saves|costs) at (least|most) ", own[4])
-    assert "These lose the least, with 95 %" not in words(tables)
+    assert "Shown to be best" not in words(tables)
     assert "No failure was seen: the best interval is this or longer" in words(tables)
 
 

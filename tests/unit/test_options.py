@@ -248,7 +248,8 @@ def test_money_says_what_is_lost_today_and_a_price_may_be_said_by_the_hour(
     texts = [" ".join(said([*BOTH, "--gpu-hour-price", price], capsys).split()) for price in ("2.5$", "2.5$/h", "2.5 $ per GPU-hour")]  # fmt: skip
     assert texts[0] == texts[1] == texts[2]
     assert re.search(
-        r"Money: now loses 1,300 \$ a day, [\d,]+ \$ a month; blocking saves ", texts[0]
+        r"Money, at 2.50 \$ a GPU-hour: now loses 1,300 \$ a day, [\d,]+ \$ a month; blocking saves ",
+        texts[0],
     )
 
 
@@ -286,8 +287,8 @@ LIMITED = [*BOTH, "--limit", "24h"]
 def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(said([*LIMITED, "--json"], capsys))
     unsaved, at_signal = told["remarks"][:2]
-    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart, each time. Both are counted above."  # fmt: skip
-    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end); async every 9.1 min, loses 2.4 % (send the signal at least 93 s before the end)."  # fmt: skip
+    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart. The table counts both."  # fmt: skip
+    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end); async every 9.1 min, loses 2.4 % (send the signal at least 96 s before the end)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
     explained = said([*LIMITED, "--explain"], capsys)
     assert re.search(r"lost work +restarts +time limit\n", explained)
@@ -306,7 +307,9 @@ def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
     assert alone["strategies"][0]["steps"] == rare["strategies"][0]["steps"]
     assert alone["failures_per_s"] == 0
     text = said(given, capsys)
-    assert "No failures but the limit: no option says how often others come." in text
+    assert "Only the time limit is counted: no option says how often the job fails" in " ".join(
+        text.split()
+    )
     assert "A third or three times" not in text
     costs = tmp_path / "costs.yaml"
     costs.write_text(
@@ -320,7 +323,7 @@ def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
 def test_settings_for_a_signal_have_the_line_of_slurm(capsys: pytest.CaptureFixture[str]) -> None:
     settings = said([*LIMITED, "--save-steps"], capsys)
     assert "blocking, if training saves at a signal: every " in settings
-    assert "  Slurm         #SBATCH --signal=B:TERM@60, passed on to training\n" in settings
+    assert "  Slurm         #SBATCH --signal=B:TERM@70, passed on to training\n" in settings
     assert "  Slurm         #SBATCH --signal=B:TERM@100, passed on to training\n" in settings
 
 
@@ -408,9 +411,9 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["steps"] == each["steps"]
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][1]
-    assert "blocking every 40 min, loses 5.9 % (send the signal at least 60 s before the end)" in of_file["remarks"][2]  # fmt: skip
+    assert "blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end)" in of_file["remarks"][2]  # fmt: skip
     assert of_file["remarks"][0].startswith(
-        "Money: now loses $1,300 a day, $39,000 a month; async saves $"
+        "Money, at $2.00 a GPU-hour: now loses $1,300 a day, $39,000 a month; async saves $"
     )
 
 

@@ -173,7 +173,7 @@ def _at_limit(case: Case, strategy: Strategy, best_s: float) -> AtLimit | None:
     signal = replace(case.limit, at_signal=True)
     found = _found(case, strategy, case.failing.per_s, signal, fine=False)
     down_s, both_s = float(case.recovering.down_s), (best_s, float(found.interval_s[0]))
-    return AtLimit.of(case.limit, strategy.saving, down_s, both_s, _known(1 - found.goodput))
+    return AtLimit.of(case.limit, strategy.saving, both_s, down_s=down_s, step_s=case.step_s, loses=_known(1 - found.goodput))  # fmt: skip
 
 
 def _losses(case: Case, strategy: Strategy, interval_s: float) -> Losses:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NEVER_S = 1e12
 """In place of a mean time between failures where there are none."""
-LIMIT_ALONE = "No failures but the limit: no option says how often others come."
+LIMIT_ALONE = "Only the time limit is counted: no option says how often the job fails (--mtbf 14h, --rate llama3)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ class Answer:
             yield f"{choice.name}, if training saves at a signal: every {counted(steps, 'step')}, {lasts}"
         else:
             yield f"{choice.name}, if training saves at a signal: no other save"
-        seconds = math.ceil(known.needs_s / SIGNAL_S) * SIGNAL_S
+        seconds = math.ceil(known.warning_s / SIGNAL_S) * SIGNAL_S
         yield f"  {'Slurm':<14}#SBATCH --signal=B:TERM@{seconds}, passed on to training"
 
 
@@ -234,8 +234,8 @@ def answer_from_options(options: Options) -> Answer:
     notes = (
         case.failing.said,
         *case.failing.sure,
-        *on_now([block]),
         *on_waiting(choices),
+        *on_now([block]),
         *on_wide(choices),
         *on_other_rates(block),
     )

@@ -46,12 +46,12 @@ def _money(price: Price, choices: Sequence[Choice], gpus: int) -> str:
             f"{each.name} loses {AT_MOST * each.is_bound}{_sum(price, each.loses.value * HOURS_PER_DAY * gpus)}"
             for each in choices
         )
-        return f"Money: {'; '.join(losses)}."
+        return f"Money, at {price.of(1)} a GPU-hour: {'; '.join(losses)}."
     now = choices[0].now
     today = (
         f"now loses {AT_MOST * now.is_bound}{_sum(price, now.loses.value * HOURS_PER_DAY * gpus)}"
     )
-    return f"Money: {'; '.join([today, *(_saved(price, each) for each in choices)])}."
+    return f"Money, at {price.of(1)} a GPU-hour: {'; '.join([today, *(_saved(price, each) for each in choices)])}."
 
 
 def _saved(price: Price, choice: Choice) -> str:
@@ -80,7 +80,7 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     lost = ", ".join(
         duration(each.lost_s) + f" ({name})" * (not is_one) for name, each in known.items()
     )
-    yield f"{ends}: that loses {lost} of work on average, and a restart, each time. Both are counted above."
+    yield f"{ends}: that loses {lost} of work on average, and a restart. The table counts both."
     bounds = {each.name for each in choices if each.is_bound}
     saved = (
         f"{name} " * (not is_one) + _at_signal(each, is_bound=name in bounds)
@@ -96,4 +96,4 @@ def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:
         if limit.interval_s < math.inf
         else "no other save"
     )
-    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal at least {math.ceil(limit.needs_s):,} s before the end)"
+    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal at least {math.ceil(limit.warning_s):,} s before the end)"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import click
 import pandas as pd
 
 from ckptbench.analysis.tables.grouping import records
@@ -61,6 +62,10 @@ def answer_from_tables(options: Options) -> Answer:
     gpus = options.gpus or costs.gpus
     rate = options.failure_rate(gpus)
     limit = _limit(options, costs)
+    if limit is None and options.is_limit_alone:
+        raise click.UsageError(
+            f"the training ends before the {duration(options.limit or 0.0)} limit, and no option says how often the job fails: give one, such as --mtbf 14h or --rate llama3"
+        )
     tables = decided(costs, rate, gpus, limit)
     rows = records(shown(tables))
     of_study = screen(tables)
@@ -130,7 +135,9 @@ def _at_limit(choice: Choice, row: Row, at_signal: Row, limit: Limit) -> AtLimit
     signal_s = at_signal["best_minutes"] * SECONDS_PER_MINUTE
     both_s = (choice.interval_s.value, signal_s)
     loses = Quantity.of(at_signal, "goodput").rest
-    return AtLimit.of(limit, saving, row["down_s"], both_s, loses)
+    return AtLimit.of(
+        limit, saving, both_s, down_s=row["down_s"], step_s=row["step_s"], loses=loses
+    )
 
 
 def _sure(remarks: Sequence[str], sentences: Sequence[str], *, has_facts: bool) -> Iterator[str]:

@@ -113,7 +113,7 @@ class Decide(Grouped):
 @click.option("--restart", type=TIME, help="From a failure until training goes on.")
 @click.option("--now", type=EVERY, help='How often you save today, with the first strategy named: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
-@click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, $2.5 or 2.5 EUR: says money too.")
+@click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): says money too.")
 @click.option("--study", type=TABLES, metavar="FOLDER", help="Costs that a study measured: its folder results.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Costs in a file like config/costs-example.yaml.")
 @click.option("--training-log", "training_logs", type=LOG, multiple=True, metavar="FILE", help="Log of a training: Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars), Lightning (metrics.csv). Several, one for each start, are joined in time. Options override the log and fill its gaps.")

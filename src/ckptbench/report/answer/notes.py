@@ -11,7 +11,7 @@ from ckptbench.report.answer.quantities import duration, plain, span, unit_of_ti
 
 AT_BEST = "at the best interval"
 BOUND = "No failure was seen: the best interval is this or longer, and less is lost."
-LEGEND = "Fine: at most a fifth more lost than at best, restarts aside, and at most one point."
+LEGEND = "Fine: loses at most a fifth more than the best interval, restarts aside, and at most one percentage point more."
 BRACKETS = "Brackets: 95 % interval."
 
 
@@ -22,9 +22,10 @@ def waiting(name: str, when: str, seconds: float) -> str:
 
 def on_now(blocks: Sequence[Block]) -> Iterator[str]:
     """Whose interval is in use, where no row says it and it can be that of several."""
-    if len(blocks) != 1 or len(blocks[0].choices) == 1 or blocks[0].title:
+    if len(blocks) != 1 or blocks[0].title:
         return
-    if (now := blocks[0].choices[0].now) is not None:
+    choices = blocks[0].choices
+    if (now := choices[0].now) is not None and (len(choices) > 1 or choices[0].is_async):
         steps = counted(round(now.steps.value), "step")
         yield f"Now: every {steps}, {now.name}; savings are against that."
 

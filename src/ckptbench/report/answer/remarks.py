@@ -127,13 +127,13 @@ def of_decision(rows: pd.DataFrame) -> Iterator[str]:
         yield f"Some costs{_which(once)} were measured once and have no interval (table decision_costs)."
     if (unknown := costs["note"].str.contains(UNKNOWN_SLOWDOWN, regex=False)).any():
         yield f"{capitalized(UNKNOWN_SLOWDOWN)}{_which(unknown)}."
-    yield from _waiting(costs)
     yield from _of_elastic(costs)
     yield from _of_slower_steps(costs)
 
 
-def _waiting(costs: pd.DataFrame) -> Iterator[str]:
+def of_waiting(rows: pd.DataFrame) -> Iterator[str]:
     """The strategy whose saves wait the longest for the one before."""
+    costs = rows.drop_duplicates([*SYSTEM, "strategy", "format", "recovery"])
     in_use = _minutes_in_use(costs).where(costs["name"] == costs["now_name"])
     for when, minutes in ((NOW, in_use), (AT_BEST, costs["best_minutes"])):
         interval_s = minutes * SECONDS_PER_MINUTE

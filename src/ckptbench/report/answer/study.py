@@ -91,6 +91,7 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         remarks=(
             *remarks.of_rate(rows, tables["failure_rates"]),
             *([notes.BOUND] if rows["is_bound"].any() else []),
+            *remarks.of_waiting(rows),
             *notes.on_now(blocks),
             *notes.on_other_rates(blocks[-1]),
             *_winners(rows),
@@ -256,7 +257,7 @@ def _winners(rows: pd.DataFrame) -> Iterator[str]:
     several = rows.groupby([*SYSTEM, "gpus"], dropna=False)["name"].transform("size") > 1
     shown_best = rows[several & rows["is_best"] & (rows["p_strictly_best"] >= LIKELY) & ~rows["is_bound"]]  # fmt: skip
     if len(shown_best):
-        yield f"These lose the least, with 95 %: {listed(list(dict.fromkeys(shown_best['name'])))}."
+        yield f"Shown to be best (95 % confidence): {listed(list(dict.fromkeys(shown_best['name'])))}."
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:

@@ -33,7 +33,9 @@ function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus })
     const before = bound ? (now.steps > steps.value ? atMost : atLeast)(bound) : "";
     return saved.value < 0 ? `${name} costs ${before}${sum_(-saved.value)} more` : `${name} saves ${before}${sum_(saved.value)}`;
   };
-  return ` Money: ${(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of).join("; ")}.`;
+  const today = now ? [`now loses ${atMost(strategies[0].bound)}${sum_(now.lost.value * HOURS_PER_DAY * gpus)}`] : [];
+  const told = [...today, ...(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of)];
+  return ` Money, at ${money(price, 1)} a GPU-hour: ${told.join("; ")}.`;
 }
 
 function sentence({ bound, now, strategies }, lowest) {
