@@ -248,7 +248,7 @@ def test_money_says_what_is_lost_today_and_a_price_may_be_said_by_the_hour(
     texts = [" ".join(said([*BOTH, "--gpu-hour-price", price], capsys).split()) for price in ("2.5$", "2.5$/h", "2.5 $ per GPU-hour")]  # fmt: skip
     assert texts[0] == texts[1] == texts[2]
     assert re.search(
-        r"Money, at 2.50 \$ a GPU-hour: now loses 1,300 \$ a day, [\d,]+ \$ a month; blocking saves ",
+        r"Money, at 2.5 \$ a GPU-hour: now loses 1,300 \$ a day, [\d,]+ \$ a month; blocking saves ",
         texts[0],
     )
 
@@ -413,7 +413,7 @@ def test_costs_of_a_file_know_the_limit_too(
     assert "19 min (blocking)" in of_file["remarks"][1]
     assert "blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end)" in of_file["remarks"][2]  # fmt: skip
     assert of_file["remarks"][0].startswith(
-        "Money, at $2.00 a GPU-hour: now loses $1,300 a day, $39,000 a month; async saves $"
+        "Money, at $2 a GPU-hour: now loses $1,300 a day, $39,000 a month; async saves $"
     )
 
 

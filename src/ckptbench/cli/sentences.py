@@ -46,12 +46,12 @@ def _money(price: Price, choices: Sequence[Choice], gpus: int) -> str:
             f"{each.name} loses {AT_MOST * each.is_bound}{_sum(price, each.loses.value * HOURS_PER_DAY * gpus)}"
             for each in choices
         )
-        return f"Money, at {price.of(1)} a GPU-hour: {'; '.join(losses)}."
+        return f"Money, at {price} a GPU-hour: {'; '.join(losses)}."
     now = choices[0].now
     today = (
         f"now loses {AT_MOST * now.is_bound}{_sum(price, now.loses.value * HOURS_PER_DAY * gpus)}"
     )
-    return f"Money, at {price.of(1)} a GPU-hour: {'; '.join([today, *(_saved(price, each) for each in choices)])}."
+    return f"Money, at {price} a GPU-hour: {'; '.join([today, *(_saved(price, each) for each in choices)])}."
 
 
 def _saved(price: Price, choice: Choice) -> str:

@@ -77,6 +77,9 @@ class Price:
     """The currency where it stands before the number, as it was written."""
     after: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.before}{self.amount:,.6g} {self.after}".rstrip()
+
     def of(self, gpu_hours: float) -> str:
         """What they cost, to two digits and in the same currency: `$1,200`, `1,200 EUR`."""
         sum_ = float(f"{self.amount * gpu_hours:.2g}")

@@ -35,7 +35,7 @@ function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus })
   };
   const today = now ? [`now loses ${atMost(strategies[0].bound)}${sum_(now.lost.value * HOURS_PER_DAY * gpus)}`] : [];
   const told = [...today, ...(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of)];
-  return ` Money, at ${money(price, 1)} a GPU-hour: ${told.join("; ")}.`;
+  return ` Money, at ${priceOf(price)} a GPU-hour: ${told.join("; ")}.`;
 }
 
 function sentence({ bound, now, strategies }, lowest) {

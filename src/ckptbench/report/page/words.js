@@ -81,6 +81,9 @@ function inDigits(number, step) {
   return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part === undefined ? "" : `.${part}`);
 }
 
+/** A price as it was entered. */
+const priceOf = ({ amount, before, after }) => `${before}${amount.toLocaleString("en-US", { maximumSignificantDigits: 6 })} ${after}`.trimEnd();
+
 /** What GPU-hours cost, to two digits and in the currency of the price. */
 function money({ amount: each, before, after }, hours) {
   const step = lastDigit(each * hours, 2);
