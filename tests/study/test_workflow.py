@@ -66,7 +66,8 @@ def test_a_plan_has_ten_lines_and_makes_nothing(tmp_path: Path) -> None:
     assert refused.returncode != 0
     (told,) = (line for line in refused.stdout.splitlines() if "repeats" in line)
     assert "wrong.yaml" in told
-    assert len(refused.stdout.splitlines()) <= 4  # with Snakemake's and make's own
+    others = [line for line in refused.stdout.splitlines() if not line.startswith("make")]
+    assert len(others) <= 3  # with Snakemake's own
 
 
 def test_numbers_with_a_point_and_large_ones_are_runs_of_their_own(tmp_path: Path) -> None:

@@ -99,10 +99,11 @@ def _table(costs: Costs, overrides: Overrides, ranks: int) -> list[str]:
     layout: Any = importlib.import_module("ckptbench.report.answer.layout")
     choices: Any = importlib.import_module("ckptbench.report.answer.choice")
     number = importlib.import_module("ckptbench.report.answer.quantities").Quantity
-    saving = model.Saving(
+    parts: Any = importlib.import_module("ckptbench.decide.costs")
+    saving = parts.Saving(
         stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
     )
-    recovering, step = model.Recovering(down_s=costs.down_s), costs.step.mean
+    recovering, step = parts.Recovering(down_s=costs.down_s), costs.step.mean
     rate = 1 / (overrides.mtbf_s or math.inf)
     best = model.best(saving, recovering, rate, step_s=step)
 
@@ -132,10 +133,11 @@ def _every(costs: Costs, steps: int) -> str:
 def _best(costs: Costs, mtbf_s: float) -> tuple[int, float, float]:
     """A round number of steps between two saves, what they lose, and what today's interval does."""
     model: Any = importlib.import_module("ckptbench.decide.model")
-    saving = model.Saving(
+    parts: Any = importlib.import_module("ckptbench.decide.costs")
+    saving = parts.Saving(
         stall_s=costs.stall.mean, durable_s=costs.durable.mean, slowdown_s=costs.slowdown_s
     )
-    recovering = model.Recovering(down_s=costs.down_s)
+    recovering = parts.Recovering(down_s=costs.down_s)
     rate, step = 1 / mtbf_s, costs.step.mean
     best = model.best(saving, recovering, rate, step_s=step)
     now = model.goodput(costs.interval_steps * step, saving, recovering, rate)
