@@ -30,6 +30,7 @@ STUDY = {
         "framework": ["pytorch"],
         "ranks": [1, 2, 4, 8, 16],
         "batch_size": [8, 16, 32, 64],
+        "epochs": 10,
         "interval": [1, 2, 5, 10],
     },
 }
