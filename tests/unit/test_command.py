@@ -548,9 +548,15 @@ def test_other_states_of_jobs_are_counted_by_an_option(
         assert "Not counted" not in said([*each, "--count", "preempted"], capsys)
     assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
     fewer = ["decide", "--gpus", "8", *jobs, *BOTH[5:], "--count", "PREEMPTED"]
-    scaled = "1 PREEMPTED: one in 96 h for your jobs of 64 GPUs, and here counted by GPU-hours, one in 768 h; if that does not depend on the number of GPUs, give --mtbf 96h in place of --log."  # fmt: skip
-    assert scaled in " ".join(said(fewer, capsys).split())
-    assert "counted by GPU-hours" not in said([*given, "--count", "PREEMPTED"], capsys)
+    per_job = "1 PREEMPTED: counted per job, one in 96 h for yours of 64 GPUs, and as often on 8."
+    assert per_job in " ".join(said(fewer, capsys).split())
+    hours = 1 / (3600 * json.loads(said([*fewer, "--json"], capsys))["failures_per_s"])
+    assert hours == pytest.approx(96, rel=0.01)
+    log.write_text(log.read_text().replace("COMPLETED", "NODE_FAIL"))
+    hours = 1 / (3600 * json.loads(said([*fewer, "--json"], capsys))["failures_per_s"])
+    assert hours == pytest.approx(1 / (1 / 96 + 8 / 64 / 96), rel=0.01), "a node's failures grow with the GPUs"  # fmt: skip
+    log.write_text(log.read_text().replace("NODE_FAIL", "COMPLETED"))
+    assert "counted per job" not in said([*given, "--count", "PREEMPTED"], capsys)
     assert "'NODEFAIL' is no state of a job that ended" in refused(
         [*given, "--count", "NODEFAIL"], capsys
     )

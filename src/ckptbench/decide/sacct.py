@@ -74,15 +74,16 @@ def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -
         clock_s, gpu_hours = _watched(jobs, file)
     within = jobs[(clock_s[0] < jobs["end_s"]) & (jobs["end_s"] <= clock_s[-1])]
     inside = within[within["has_failed"]]
+    factor, per_job = (1.0, ()) if given is not None else _per_job(inside, jobs, file)
     doubts += (
-        *_scaled(inside, jobs, file),
+        *per_job,
         *_left_out(within, file, with_limit=with_limit),
         *_soon(inside, file),
     )
     return Exposure(
         inside["end_s"].to_numpy(float),
         clock_s,
-        gpu_hours,
+        factor * gpu_hours,
         is_of_failures_alone=given is None and bool(jobs["has_failed"].all()),
         doubts=doubts,
     )
@@ -169,23 +170,26 @@ def _named(jobs: pd.DataFrame) -> str:
     return f"{number:,} job{'s' * (number != 1)} ({names})"
 
 
-def _scaled(failed: pd.DataFrame, jobs: pd.DataFrame, file: FailureFile) -> Iterator[str]:
-    """A sentence on ends that are counted by GPU-hours, where jobs have other numbers of GPUs than the one that is asked for."""
+def _per_job(failed: pd.DataFrame, jobs: pd.DataFrame, file: FailureFile) -> tuple[float, tuple[str, ...]]:  # fmt: skip
+    """A factor of all GPU-hours, and a sentence on it: preemptions and time limits end a job as often whatever its GPUs, so where jobs have other
+    numbers of GPUs than the one that is asked for, these ends are not scaled with them.
+
+    Of n ends in a time T of jobs of G GPUs, o are failures. Jobs of g GPUs then end (n - o) / T + o g / (T G) times in a second: as n would in
+    the GPU-hours of T G, times this factor.
+    """
     numbers = failed.loc[failed["state"].isin(OF_JOBS), "state"].value_counts()
     ran_s = float(jobs["elapsed_s"].sum())
     if numbers.empty or file.gpus is None or file.log is not None or not ran_s:
-        return
+        return 1.0, ()
     gpus = float((jobs["elapsed_s"] * jobs["gpus"]).sum()) / ran_s
     if 1 / LIKE < gpus / file.gpus < LIKE:
-        return
-    each_s = ran_s / numbers.sum()
-    scaled_s = each_s * gpus / file.gpus
-    others = (len(failed) - numbers.sum()) / (ran_s * gpus / file.gpus)
-    mtbf_h = 1 / (1 / each_s + others) / SECONDS_PER_HOUR
+        return 1.0, ()
+    of_jobs, grown = int(numbers.sum()), file.gpus / gpus
+    factor = len(failed) * grown / (of_jobs + (len(failed) - of_jobs) * grown)
     named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
-    yield (
-        f"{named}: one in {each_s / SECONDS_PER_HOUR:,.3g} h for your jobs of {gpus:,.0f} GPUs, and here counted by GPU-hours, "
-        f"one in {scaled_s / SECONDS_PER_HOUR:,.3g} h; if that does not depend on the number of GPUs, give --mtbf {mtbf_h:.3g}h in place of --log"
+    every_h = ran_s / of_jobs / SECONDS_PER_HOUR
+    return factor, (
+        f"{named}: counted per job, one in {every_h:,.3g} h for yours of {gpus:,.0f} GPUs, and as often on {file.gpus:,}",
     )
 
 
