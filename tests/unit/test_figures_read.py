@@ -177,3 +177,19 @@ def test_curves_of_scale_have_intervals_that_do_not_cover_one_another() -> None:
     markers = [line.get_marker() for line in lines(axes, "measured")]
     assert len(markers) == len(set(markers)) > 1
     assert not any(isinstance(each, mpl.collections.FillBetweenPolyCollection) for each in axes.collections)  # fmt: skip
+
+
+def test_a_single_row_with_a_wide_interval_has_room_for_all_of_its_words() -> None:
+    """As of two repeats on a busy machine: the figure had collapsed, its legend over the panel."""
+    tables = Study(frameworks=("pytorch",), ranks=(1,)).tables()
+    wide = {"paired": 4.6, "paired_lo": -0.99, "paired_hi": 27_328.0, "in_run_lo": -6.8, "in_run_hi": 6.8}  # fmt: skip
+    tables["overhead"] = tables["overhead"].head(1).assign(**wide)
+    with paper(tables):
+        figure = FIGURES["overhead"].draw(tables)
+        figure.canvas.draw()
+    (axes,), (shown,) = figure.axes, figure.legends
+    ticks = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    assert all(one.x1 < other.x0 for one, other in itertools.pairwise(sorted(ticks, key=lambda box: box.x0)))  # fmt: skip
+    (title,) = (text for text in axes.findobj(Text) if text.get_text() == "PyTorch")
+    assert title.get_window_extent().y1 <= shown.get_window_extent().y0
+    assert axes.xaxis.label.get_window_extent().y0 > 0

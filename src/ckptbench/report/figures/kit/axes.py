@@ -34,6 +34,8 @@ WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
 FARTHEST = 2
 """How many times as far as the values, or the whole, intervals may make an axis reach."""
+MOST_POWERS = 6
+"""So many powers of ten have a tick on a wide axis of percents."""
 MOST_RANKS = 6
 """So many numbers of ranks have a tick."""
 
@@ -151,9 +153,21 @@ def percent(axis: Axis, values: Iterable[float]) -> None:
         _set(axis, "scale", "symlog", linthresh=LINEAR_PERCENT)
         if name := axis.get_label_text():
             axis.set_label_text(f"{name}\n{BENT}")
+        axis.set_major_locator(FixedLocator(_powers(low, high)))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(plain))
         _set(axis, "lim", 1.3 * low - 1, 1.3 * high)
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Zero and powers of ten on both sides: with those left out for which there is no room."""
+    below, above = (int(np.log10(max(end, 1.0))) for end in (-low, high))
+    apart = -(-(below + above) // MOST_POWERS)
+    return [
+        0.0,
+        *(-(10.0**power) for power in range(apart, below + 1, apart)),
+        *(10.0**power for power in range(apart, above + 1, apart)),
+    ]
 
 
 def goodput(axis: Axis, values: Iterable[float], ends: Iterable[float]) -> None:
