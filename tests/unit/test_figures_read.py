@@ -186,7 +186,7 @@ def test_a_single_row_with_a_wide_interval_has_room_for_all_of_its_words() -> No
     tables["overhead"] = tables["overhead"].head(1).assign(**wide)
     with paper(tables):
         figure = FIGURES["overhead"].draw(tables)
-        figure.canvas.draw()
+        figure.draw_without_rendering()
     (axes,), (shown,) = figure.axes, figure.legends
     ticks = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
     assert all(one.x1 < other.x0 for one, other in itertools.pairwise(sorted(ticks, key=lambda box: box.x0)))  # fmt: skip

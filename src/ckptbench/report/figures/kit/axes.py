@@ -30,6 +30,8 @@ ROUNDING = 1e-9
 LINEAR_PERCENT = 10
 """A wide axis of percents is linear up to here."""
 BENT = f"logarithmic beyond {LINEAR_PERCENT} %"
+BENT_IN = 0.26
+"""Room for that line, and for what the layout leaves around it: else a figure of one row has none for its panel."""
 WIDE_PERCENT = 100
 """On a linear axis that goes further than this, a few percent cannot be told apart."""
 FARTHEST = 2
@@ -153,6 +155,9 @@ def percent(axis: Axis, values: Iterable[float]) -> None:
         _set(axis, "scale", "symlog", linthresh=LINEAR_PERCENT)
         if name := axis.get_label_text():
             axis.set_label_text(f"{name}\n{BENT}")
+            figure = axis.axes.get_figure(root=True)
+            assert figure is not None
+            figure.set_figheight(figure.get_figheight() + BENT_IN)
         axis.set_major_locator(FixedLocator(_powers(low, high)))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(plain))

@@ -151,9 +151,7 @@ def forest_plot(
         for framework, rows in per_framework(frame[frame["facet"].isin(chunk)])
     ]
     names = [_row_names(rows, ranked_by) for _, _, rows in strips]
-    height_in = (
-        sum(PANEL_EDGES_IN + row_height_in * len(own) for own in names) + 2 * LINE_IN
-    )  # of the axes' name
+    height_in = sum(PANEL_EDGES_IN + row_height_in * len(own) for own in names) + LINE_IN
     figure = PaperFigure(width_in, height_in, caption)
     grid = figure.subplots(
         len(strips),
