@@ -381,7 +381,10 @@ def test_disturbed_runs_are_the_first_thing_that_is_said() -> None:
             "The overhead of 1 of 6 setups is the paired one: from inside the run it differs",
         ),
         ({"paired": math.nan}, "No baseline ran beside 1 of 6 setups"),
-        ({"overhead_lo": -0.1}, "What checkpoints cost cannot be told of 1 of 6 setups"),
+        (
+            {"overhead_lo": -0.1},
+            "Inconclusive for 1 of 6 setups: the 95 % interval of the overhead contains zero",
+        ),
         ({"accelerator": "cuda"}, "Not what was asked for: 1 of 6 setups ran on CPU (cuda asked)."),
     ],
 )

@@ -95,7 +95,7 @@ def _overheads(overhead: pd.DataFrame) -> Iterator[str]:
         yield f"No baseline ran beside {_of(int(alone.sum()), number)}: what checkpoints cost them is known from inside their runs alone."
     untold = (overhead["overhead_lo"] <= 0) & (overhead["overhead_hi"] >= 0)
     if untold.any():
-        yield f"What checkpoints cost cannot be told of {_of(int(untold.sum()), number)}: zero lies in the interval of the overhead."
+        yield f"Inconclusive for {_of(int(untold.sum()), number)}: the 95 % interval of the overhead contains zero."
 
 
 def _in_order(tables: Tables) -> list[str]:
