@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,28 @@ def lightning(*, asynchronous: bool, failing: bool = False) -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.AdamW(self.parameters())
 
-    class FullDisk(TorchCheckpointIO):
+    class Writer(TorchCheckpointIO):
+        def __init__(self) -> None:
+            self.removed = threading.Event()
+            self.removed.set()  # before the first save there is no checkpoint to remove
+
         def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, **options: Any) -> None:
             if failing and f"step={2 * SAVE_EVERY}" in str(path):
                 raise OSError(28, "No space left on device")
+            if not failing:  # the dangerous order: the old one goes before the new one is written
+                self.removed.wait(timeout=10)
+                self.removed.clear()
             super().save_checkpoint(checkpoint, path, **options)
+
+        def remove_checkpoint(self, path: Any) -> None:
+            super().remove_checkpoint(path)
+            self.removed.set()
 
     batches = [torch.randn(4, 512) for _ in range(STEPS)]
     trainer = lightning.Trainer(
         max_steps=STEPS, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
         callbacks=[ModelCheckpoint(dirpath=FOLDER, every_n_train_steps=SAVE_EVERY)],
-        plugins=[AsyncCheckpointIO(FullDisk())] if asynchronous else [],
+        plugins=[AsyncCheckpointIO(Writer())] if asynchronous else [],
     )  # fmt: skip
     trainer.fit(Module(), DataLoader(batches, batch_size=None))
 
