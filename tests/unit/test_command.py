@@ -550,8 +550,16 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     fewer = ["decide", "--gpus", "8", *jobs, *BOTH[5:], "--count", "PREEMPTED"]
     per_job = "1 PREEMPTED: counted per job, one in 96 h for yours of 64 GPUs, and as often on 8."
     assert per_job in " ".join(said(fewer, capsys).split())
+    assert "on 1 GPU." in said([*fewer[:2], "1", *fewer[3:]], capsys)
     hours = 1 / (3600 * json.loads(said([*fewer, "--json"], capsys))["failures_per_s"])
     assert hours == pytest.approx(96, rel=0.01)
+    described = tmp_path / "rate.yaml"
+    described.write_text("title: a\ncounts: b\nlog: jobs.txt\nstates: [NODE_FAIL, PREEMPTED]\nrestart_minutes: 8\n")  # fmt: skip
+    for way in ("--log", "--rate"):
+        by_file = [*fewer[:3], way, str(described), *BOTH[5:]]
+        assert per_job in " ".join(said(by_file, capsys).split())
+        same = json.loads(said([*by_file, "--json"], capsys))["failures_per_s"]
+        assert 1 / (3600 * same) == pytest.approx(hours)
     log.write_text(log.read_text().replace("COMPLETED", "NODE_FAIL"))
     hours = 1 / (3600 * json.loads(said([*fewer, "--json"], capsys))["failures_per_s"])
     assert hours == pytest.approx(1 / (1 / 96 + 8 / 64 / 96), rel=0.01), "a node's failures grow with the GPUs"  # fmt: skip

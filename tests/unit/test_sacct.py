@@ -12,6 +12,7 @@ from ckptbench.decide.clock import seconds_of as moment
 from ckptbench.decide.exposure import FAILURE_STATES
 from ckptbench.decide.rates import FailureRate, read_log, read_rate
 from ckptbench.decide.sacct import ASK, COLUMNS
+from ckptbench.decide.sampling import failures_per_s
 
 HEAD = f"{COLUMNS},NodeList".replace(",", "|")
 JOBS = """
@@ -403,3 +404,41 @@ def test_a_job_that_runs_since_yesterday_is_believed(tmp_path: Path) -> None:
     runs = "2|RUNNING|2026-06-07T18:08:00|Unknown|13:50:00|gres/gpu=8|a"
     rate = read(tmp_path, table(short, runs))
     assert rate.mean_gpu_hours == pytest.approx(8 * 15 / 3)
+
+
+MIXED = """\
+1|PREEMPTED|2026-06-01T00:00:00|2026-06-01T10:00:00|10:00:00|gres/gpu=1|a
+2|COMPLETED|2026-06-02T00:00:00|2026-06-02T20:00:00|20:00:00|gres/gpu=4|a
+3|PREEMPTED|2026-06-03T00:00:00|2026-06-03T06:00:00|06:00:00|gres/gpu=8|a
+4|NODE_FAIL|2026-06-04T00:00:00|2026-06-04T04:00:00|04:00:00|gres/gpu=8|a
+"""
+"""40 h of jobs and 170 GPU-hours: two preemptions, one every 20 h of a job, and a failure, one every 170 GPU-hours."""
+
+
+def test_preemptions_are_counted_per_job_by_every_way_to_name_a_log(tmp_path: Path) -> None:
+    states = [*FAILURE_STATES, "PREEMPTED"]
+    options = read(tmp_path, table(MIXED), gpus=2, states=states, restart_minutes=0)
+    file = tmp_path / "rate.yaml"
+    file.write_text(f"title: a\ncounts: b\nlog: jobs.txt\nrestart_minutes: 0\nstates: [{', '.join(states)}]\n")  # fmt: skip
+    for rate in (options, read_rate(file)):
+        for gpus in (1, 2, 8, 64):
+            a_hour = 2 / 40 + gpus / 170
+            assert rate.mean_hours(gpus) == pytest.approx(1 / a_hour)
+            assert failures_per_s(rate, gpus)[0] == pytest.approx(a_hour / 3600)
+            at = rate.at(gpus)
+            assert gpus / at.mean_gpu_hours == pytest.approx(a_hour)
+            assert at.hi / at.mean_gpu_hours == pytest.approx(rate.hi / rate.mean_gpu_hours)
+            assert at.at(gpus).mean_gpu_hours == at.mean_gpu_hours
+    sentence = "2 PREEMPTED: counted per job, one in 20 h for yours of 4 GPUs, and as often on 64"
+    assert sentence in [*options.at(64).said()]
+    assert "3 failures in 170 GPU-hours" in [*options.at(64).said()]
+    assert not any("per job" in line for line in options.at(4).said())
+    with file.open("a") as more:
+        more.write("gpus: 8\nfrom: 2026-06-01T00:00:00\nto: 2026-06-05T04:00:00\n")
+    watched = read_rate(file)
+    assert watched.mean_hours(8) == pytest.approx(1 / (2 * 4.25 / 800 + 8 / 800))
+    sizeless = re.sub(r"\|gres[^|]*", "", table(MIXED).replace("|AllocTRES", ""))
+    (tmp_path / "jobs.txt").write_text(sizeless)
+    watched = read_rate(file)
+    assert watched.mean_hours(8) == pytest.approx(100 / 3), "all its GPUs are one job"
+    assert watched.mean_hours(16) == pytest.approx(1 / (2 / 100 + 16 / 800))

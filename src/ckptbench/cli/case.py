@@ -16,7 +16,7 @@ from ckptbench.decide.model import Best, best, goodput
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.report.answer.at_limit import AtLimit
 from ckptbench.report.answer.choice import Choice, fine_steps
-from ckptbench.report.answer.labels import capitalized
+from ckptbench.report.answer.labels import capitalized, counted
 from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def how_sure(rate: FailureRate) -> tuple[str, ...]:
 
 
 def _said(rate: FailureRate, gpus: int) -> str:
-    often = f"one in {duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)} on {gpus:,} GPUs"
+    often = f"one in {duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)} on {counted(gpus, 'GPU')}"
     whose = "as published of" if rate.is_published else "as in"
     if rate.is_bound:
         return f"Failures {whose} {rate.file.title}: at most {often}. So intervals may be longer, and less is lost."

@@ -141,10 +141,13 @@ class Options:
         return Seen(self.failures, self.days)
 
     def failure_rate(self, gpus: int) -> FailureRate:
-        """How often failures come. Failures of a log within one restart of another count as one.
+        """How often failures of a job on so many GPUs come. Failures of a log within one restart of another count as one.
 
         Raises ConfigError or DataError where a file cannot be read.
         """
+        return self._rate(gpus).at(gpus)
+
+    def _rate(self, gpus: int) -> FailureRate:
         from ckptbench.decide.exposure import FAILURE_STATES, RESTART_S
         from ckptbench.decide.rates import rate_of_count, rate_of_job, read_log, read_rate
 

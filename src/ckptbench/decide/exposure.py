@@ -29,6 +29,40 @@ WILLED = ("CANCELLED", "COMPLETED", "RESIZING", "STOPPED", "SUSPENDED")
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
 
 
+LIKE = 1.1
+"""Jobs whose GPUs differ by less than this factor from those that train are like it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndsOfJobs:
+    """Ends that strike a job as often whatever its GPUs: preemptions and time limits."""
+
+    named: str
+    """`2 PREEMPTED`."""
+    number: int
+    of: int
+    """Ends in all, with the failures that come by GPU-hours."""
+    gpus: float
+    """Mean number of GPUs of a job that ran."""
+    every_hours: float
+    """Of a job, between two of them."""
+
+    def factor(self, gpus: int) -> float:
+        """Of the mean GPU-hours between two ends, for jobs of so many GPUs.
+
+        Of n ends in a time T of jobs of G GPUs, o are failures. Jobs of g GPUs then end (n - o) / T + o g / (T G) times in a second: as n would in
+        the GPU-hours of T G, times this factor.
+        """
+        grown = gpus / self.gpus
+        if 1 / LIKE < grown < LIKE:
+            return 1.0
+        return self.of * grown / (self.number + (self.of - self.number) * grown)
+
+    def said(self, gpus: int) -> str:
+        """A sentence on that factor."""
+        return f"{self.named}: counted per job, one in {self.every_hours:,.3g} h for yours of {self.gpus:,.0f} GPUs, and as often on {gpus:,}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FailureCount:
     """The failures of a log, those within one restart of another as one."""
@@ -44,6 +78,7 @@ class FailureCount:
     """Whether the log is a table in which every job failed: the time of the others is not in it."""
     doubts: tuple[str, ...] = ()
     """Sentences on jobs of which the log cannot be right."""
+    of_jobs: EndsOfJobs | None = None
 
     @property
     def failures(self) -> int:
@@ -61,6 +96,7 @@ class Exposure:
     """Shape (points,): watched until then; 0 first."""
     is_of_failures_alone: bool = False
     doubts: tuple[str, ...] = ()
+    of_jobs: EndsOfJobs | None = None
 
     def counted(self, restart_s: float) -> FailureCount:
         kept: list[float] = []
@@ -78,6 +114,7 @@ class Exposure:
             int((self.failed_s > begin_s).sum()),
             self.is_of_failures_alone,
             self.doubts,
+            self.of_jobs,
         )
 
     def _until(self, at_s: Floats) -> Floats:

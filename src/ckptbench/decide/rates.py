@@ -1,7 +1,8 @@
 """How often failures come: published rates, the user's own number, and the user's own log, all in GPU-hours.
 
 A rate is given as the mean number of **GPU-hours between two failures**: the hours between failures of a system, times its GPUs. It is taken
-to be the same at any number of GPUs, so N of them fail N times as often as one; docs/failure-rates.md says how well that holds.
+to be the same at any number of GPUs, so N of them fail N times as often as one; docs/failure-rates.md says how well that holds. Only preemptions and time
+limits of a log come as often whatever the GPUs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,23 @@ class FailureRate:
 
     def mean_hours(self, gpus: int) -> float:
         """Mean hours between failures of this many GPUs."""
-        return self.mean_gpu_hours / gpus
+        return self.at(gpus).mean_gpu_hours / gpus
+
+    def at(self, gpus: int) -> FailureRate:
+        """The rate of a job on so many GPUs, where ends of a log do not grow with them; and a sentence on it. Any other is the same at all."""
+        if self.log is None or self.log.of_jobs is None:
+            return self
+        ends = self.log.of_jobs
+        factor = ends.factor(gpus)
+        said = (ends.said(gpus),) if factor != 1 else ()
+        return replace(
+            self,
+            mean_gpu_hours=self.mean_gpu_hours * factor,
+            lo=self.lo * factor,
+            hi=self.hi * factor,
+            seen=Interval(self.seen.lo * factor, self.seen.hi * factor),
+            log=replace(self.log, doubts=(*said, *self.log.doubts), of_jobs=None),
+        )
 
     @property
     def source(self) -> str:

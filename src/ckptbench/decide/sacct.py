@@ -18,6 +18,7 @@ from ckptbench.decide.exposure import (
     FAILURE_STATES,
     OUTSIDE,
     WILLED,
+    EndsOfJobs,
     Exposure,
     Floats,
 )
@@ -38,8 +39,6 @@ GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 MOST_SHOWN = 3
 OF_JOBS = ("PREEMPTED", "TIMEOUT", "DEADLINE")
 """States that may strike a job of many GPUs no more often than one of few."""
-LIKE = 1.1
-"""Jobs whose GPUs differ by less than this factor from those that train are like it."""
 OWN_ERRORS = ("FAILED", "OUT_OF_MEMORY")
 """States of jobs whose program ended by itself: soon after the start mostly for an error in it."""
 LEAST_LOST_S = 7 * SECONDS_PER_DAY
@@ -74,18 +73,17 @@ def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -
         clock_s, gpu_hours = _watched(jobs, file)
     within = jobs[(clock_s[0] < jobs["end_s"]) & (jobs["end_s"] <= clock_s[-1])]
     inside = within[within["has_failed"]]
-    factor, per_job = (1.0, ()) if given is not None else _per_job(inside, jobs, file)
     doubts += (
-        *per_job,
         *_left_out(within, file, with_limit=with_limit),
         *_soon(inside, file),
     )
     return Exposure(
         inside["end_s"].to_numpy(float),
         clock_s,
-        factor * gpu_hours,
+        gpu_hours,
         is_of_failures_alone=given is None and bool(jobs["has_failed"].all()),
         doubts=doubts,
+        of_jobs=_of_jobs(inside, jobs, file, float(gpu_hours[-1])),
     )
 
 
@@ -170,26 +168,22 @@ def _named(jobs: pd.DataFrame) -> str:
     return f"{number:,} job{'s' * (number != 1)} ({names})"
 
 
-def _per_job(failed: pd.DataFrame, jobs: pd.DataFrame, file: FailureFile) -> tuple[float, tuple[str, ...]]:  # fmt: skip
-    """A factor of all GPU-hours, and a sentence on it: preemptions and time limits end a job as often whatever its GPUs, so where jobs have other
-    numbers of GPUs than the one that is asked for, these ends are not scaled with them.
-
-    Of n ends in a time T of jobs of G GPUs, o are failures. Jobs of g GPUs then end (n - o) / T + o g / (T G) times in a second: as n would in
-    the GPU-hours of T G, times this factor.
-    """
+def _of_jobs(
+    failed: pd.DataFrame, jobs: pd.DataFrame, file: FailureFile, gpu_hours: float
+) -> EndsOfJobs | None:
+    """Preemptions and time limits. None where there are none, or where no job's GPUs are known."""
     numbers = failed.loc[failed["state"].isin(OF_JOBS), "state"].value_counts()
-    ran_s = float(jobs["elapsed_s"].sum())
-    if numbers.empty or file.gpus is None or file.log is not None or not ran_s:
-        return 1.0, ()
-    gpus = float((jobs["elapsed_s"] * jobs["gpus"]).sum()) / ran_s
-    if 1 / LIKE < gpus / file.gpus < LIKE:
-        return 1.0, ()
-    of_jobs, grown = int(numbers.sum()), file.gpus / gpus
-    factor = len(failed) * grown / (of_jobs + (len(failed) - of_jobs) * grown)
-    named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
-    every_h = ran_s / of_jobs / SECONDS_PER_HOUR
-    return factor, (
-        f"{named}: counted per job, one in {every_h:,.3g} h for yours of {gpus:,.0f} GPUs, and as often on {file.gpus:,}",
+    ran_s = float(jobs.loc[jobs["gpus"] > 0, "elapsed_s"].sum())
+    of_job = float((jobs["elapsed_s"] * jobs["gpus"]).sum()) / ran_s if ran_s else file.gpus
+    if numbers.empty or not of_job:
+        return None
+    number = int(numbers.sum())
+    return EndsOfJobs(
+        named=", ".join(f"{number:,} {state}" for state, number in numbers.items()),
+        number=number,
+        of=len(failed),
+        gpus=of_job,
+        every_hours=gpu_hours / of_job / number,
     )
 
 

@@ -159,6 +159,7 @@ def recovering(row: Row, gpus: int, choices: DecisionSection) -> Recovering:
 
 def failures_per_s(rate: FailureRate, gpus: int) -> Floats:
     """Of the whole job. The same draws for any number of GPUs."""
+    rate = rate.at(gpus)
     row = {
         "rate": rate.name,
         "hours": rate.mean_gpu_hours,

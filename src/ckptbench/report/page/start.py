@@ -197,6 +197,8 @@ def payload(
     examples = [{"title": title, "how": "", "pairs": pairs, "strategies": []} for title, pairs in EXAMPLES.items()]  # fmt: skip
     measured = [] if costs is None else measured_cases(costs, choices)
     of_log = {} if log is None else asdict(log)
+    if choices.gpus:
+        rates = [rate.at(max(choices.gpus)) for rate in rates]
     return {
         "cases": [*({**case, **of_log} for case in measured), *examples],
         "rates": [_rate(rate) for rate in rates],
