@@ -323,8 +323,12 @@ def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
 def test_settings_for_a_signal_have_the_line_of_slurm(capsys: pytest.CaptureFixture[str]) -> None:
     settings = said([*LIMITED, "--save-steps"], capsys)
     assert "blocking, if training saves at a signal: every " in settings
-    assert "  Slurm         #SBATCH --signal=B:TERM@70, passed on to training\n" in settings
-    assert "  Slurm         #SBATCH --signal=B:TERM@100, passed on to training\n" in settings
+    for seconds in (70, 100):
+        assert f"  Slurm         #SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: to the script alone)\n" in settings  # fmt: skip
+        assert f"  Lightning     #SBATCH --signal=USR1@{seconds} in its place, and training by srun\n" in settings  # fmt: skip
+    assert settings.count("  Transformers  enable_jit_checkpoint=True (from version 5)\n") == 2
+    assert settings.count("  torchtitan    does not save at a signal by itself\n") == 2
+    assert settings.count("  Megatron-LM   --exit-signal-handler\n") == 2
 
 
 def test_warnings_beside_settings_go_to_standard_error(

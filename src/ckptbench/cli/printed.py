@@ -37,6 +37,14 @@ ALIKE = 1.1
 """An interval that is so many times the best one loses next to nothing more."""
 SIGNAL_S = 10
 """Slurm is told a multiple of these seconds."""
+SLURM = "#SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: to the script alone)"
+AT_SIGNAL: Mapping[str, str] = {
+    "Transformers": "enable_jit_checkpoint=True (from version 5)",
+    "Lightning": "#SBATCH --signal=USR1@{seconds} in its place, and training by srun",
+    "Megatron-LM": "--exit-signal-handler",
+}
+"""What makes programs save at it: of Transformers 5.24, Lightning 2.6 and Megatron-LM."""
+NO_SIGNAL = "does not save at a signal by itself"
 BLOCKING_ONLY = ("Transformers", "nanoGPT")
 """Programs that have no asynchronous saves."""
 NO_ASYNC = "has no asynchronous saves of its own"
@@ -165,7 +173,11 @@ class Answer:
         else:
             yield f"{choice.name}, if training saves at a signal: no other save"
         seconds = math.ceil(known.warning_s / SIGNAL_S) * SIGNAL_S
-        yield f"  {'Slurm':<14}#SBATCH --signal=B:TERM@{seconds}, passed on to training"
+        for program, setting in (
+            ("Slurm", SLURM),
+            *((name, AT_SIGNAL.get(name, NO_SIGNAL)) for name, _ in self.settings),
+        ):
+            yield f"  {program:<14}{setting.format(seconds=seconds)}"
 
 
 def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
