@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.limit import Limit
+from ckptbench.decide.losses import Losses
 from ckptbench.decide.model import best, goodput
 
 HOUR = 3600.0
@@ -38,12 +40,15 @@ class Job(NamedTuple):
     limit_s: float
 
 
-def walked(job: Job, *, at_signal: bool) -> float:
-    """Goodput over jobs that end in each part of a period as often, and that fail at times of equal chance."""
+ANYWHERE = (np.arange(60) + 0.5) / 60 - 0.5
+
+
+def walked(job: Job, *, at_signal: bool = False, phases: Iterable[float] = ANYWHERE) -> float:
+    """Goodput over jobs that end in each of these parts of a period as often, and that fail at times of equal chance."""
     saving, interval_s, down_s, mtbf_s, limit_s = job
     period_s = float(saving.period_s(interval_s))
     kept, lasted = [], []
-    for phase in (np.arange(60) + 0.5) / 60 - 0.5:
+    for phase in phases:
         end_s = limit_s + phase * period_s
         reached = math.exp(-end_s / mtbf_s)
         fails_s = [-mtbf_s * math.log1p(-u * (1 - reached)) for u in (np.arange(400) + 0.5) / 400]
@@ -135,3 +140,35 @@ def test_after_the_limit_only_versions_of_the_second_level_are_left() -> None:
     told = goodput(600.0, local, recovering, rate, tier, limit=limit)
     one = Saving(stall_s=4 * 2.0 + 30.0, durable_s=3 * 2.0 + 60.0)
     assert told == pytest.approx(goodput(2400.0, one, recovering, rate, limit=limit), rel=1e-6)
+
+
+FEW_SAVES = (
+    Job(BLOCKING, 12 * HOUR, 480.0, 1000 * DAY, DAY),
+    Job(BLOCKING, 12 * HOUR, 480.0, 14 * HOUR, DAY),
+    Job(BLOCKING, 6 * HOUR, 480.0, 3 * DAY, DAY),
+    Job(ASYNC, 2 * HOUR, 480.0, 3 * DAY, 8 * HOUR),
+    Job(SLOW, 1200.0, 300.0, 40 * HOUR, 3 * HOUR),
+)
+
+
+@pytest.mark.parametrize("job", FEW_SAVES)
+def test_with_few_saves_in_a_job_it_counts_where_the_last_one_falls(job: Job) -> None:
+    """Exactly as a walk has it, and between its ends wherever in a period the limit falls."""
+    limit, recovering = Limit(seconds=job.limit_s), Recovering(down_s=job.down_s)
+    told = Losses.of(job.interval_s, job.saving, recovering, 1 / job.mtbf_s, limit=limit).by_phase
+    assert told is not None
+    exact, least, most = told
+    assert exact == pytest.approx(1 - walked(job, phases=(0.0,)), abs=5e-4)
+    period_s = float(job.saving.period_s(job.interval_s))
+    last_s = max(free_s for free_s, _ in islice(durable_versions(job.interval_s, job.saving, job.down_s), 20) if free_s <= job.limit_s)  # fmt: skip
+    for end_s, loses in ((last_s, least), (last_s + period_s - 1e-6, most)):
+        # The limit itself moves least: jobs of nearly the same length.
+        moved = Limit(seconds=end_s)
+        at_end = Losses.of(job.interval_s, job.saving, recovering, 1 / job.mtbf_s, limit=moved)
+        assert at_end.by_phase is not None
+        assert at_end.by_phase[0] == pytest.approx(at_end.by_phase[1 if loses is least else 2], abs=1e-6)  # fmt: skip
+    average = 1 - float(goodput(job.interval_s, job.saving, recovering, 1 / job.mtbf_s, limit=limit))  # fmt: skip
+    assert least <= exact <= most
+    assert least < average < most
+    often = Losses.of(job.interval_s / 40, BLOCKING, recovering, 1 / job.mtbf_s, limit=limit)
+    assert often.by_phase is None, "of many saves the last one may fall anywhere"

@@ -360,6 +360,25 @@ def test_no_interval_is_longer_than_the_limit(capsys: pytest.CaptureFixture[str]
     assert "A job ends after 8.0 min, before a restart and a save are done" in none
 
 
+def test_with_few_saves_in_a_job_their_phase_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second save of two would end 10 minutes behind the limit: half of the day is lost, and on average over all phases a quarter."""
+    rare = ["decide", "--gpus", "8", "--gpu-mtbf", "5000000h", *REST, "--limit", "24h"]
+    text = " ".join(said([*rare, "--now", "12h"], capsys).split())
+    assert text.startswith("now 720 min loses 26 %")
+    few = "Few saves fit into a job, so it counts where the last one falls: now loses 0.69 to 51 %, and 50 % if all takes exactly as long as given."
+    assert few in text
+    assert "Few saves" not in said([*rare, "--now", "1h"], capsys)
+    costs = tmp_path / "costs.yaml"
+    costs.write_text(
+        "title: mine\ngpus: 8\nstep_s: 2.5\nsteps_per_epoch: 1000\ninterval: 17280 steps\n"
+        "strategies:\n  - {name: blocking, stall_s: 60}\nrecoveries:\n  - {name: restart, down_s: 480}\n"
+    )
+    of_file = said(["decide", "--costs", str(costs), "--limit", "24h"], capsys)
+    assert few in " ".join(of_file.split())
+
+
 def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,8 @@ of a time A = T - R - g - L / 2 count. Of the sum over all versions, which is th
 
     (1 - e^(-λA)) / (1 - e^(-λT)),
 
-as a job lasts (1 - e^(-λT)) / λ on average. No version counts where I + D > T - R.
+as a job lasts (1 - e^(-λT)) / λ on average. No version counts where I + D > T - R. With few saves in a job the phase is known, or nearly so: `by_phase` has the sum
+over the n versions that fit, A = n L, and its ends, T - R - g - L and T - R - g.
 
 With a save at a signal that comes D before the end, the job loses D and R there, whatever the interval. What that saves is the work since the newest version, on
 average I² / 2L, in the part e^(-λT) of the jobs that reach the limit.
@@ -22,6 +23,10 @@ from numpy.typing import NDArray
 
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.formulas import LARGEST, Floats, decay
+
+
+MANY_SAVES = 10
+"""In a job: steps that take a twentieth more or less move the last of them by a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,27 @@ class Limit:
         since_s = np.where(has_version, interval_s * interval_s / (2 * period_s), whole_s)
         reaching = np.exp(-np.minimum(ending_s * self.seconds, LARGEST))
         return np.asarray(kept + reaching * since_s / self._lasts_s(ending_s))
+
+    def by_phase(
+        self,
+        useful: Floats,
+        interval_s: Floats,
+        saving: Saving,
+        recovering: Recovering,
+        failures_per_s: Floats,
+    ) -> tuple[Floats, Floats, Floats] | None:
+        """The goodput if all takes exactly as long as it is said to; where the limit falls just after a version is durable; and just before. None of many versions, and of none."""
+        ending_s = np.asarray(failures_per_s * (1 - np.asarray(recovering.survived)))
+        period_s = saving.period_s(interval_s)
+        rest_s = np.maximum(self.seconds - recovering.down_s - saving.lag_s(interval_s), 0.0)
+        saves = np.floor(rest_s / period_s)
+        if np.any(saves >= MANY_SAVES) or np.any(saves < 1):
+            return None
+        exact, highest, lowest = (
+            np.asarray(useful * self._part(counts_s, ending_s))
+            for counts_s in (saves * period_s, rest_s, np.maximum(rest_s - period_s, 0.0))
+        )
+        return exact, highest, lowest
 
     def restarts_alone(
         self, useful: Floats, recovering: Recovering, failures_per_s: Floats

@@ -24,6 +24,8 @@ class Losses:
     restarts: float
     at_limit: float = 0.0
     """By the ends of jobs at their time limit: work and restarts."""
+    by_phase: tuple[float, float, float] | None = None
+    """All that is lost, where few saves fit into a job: if all takes exactly as long as it is said to, at least and at most, by where the limit falls between two."""
 
     @classmethod
     def of(
@@ -49,4 +51,33 @@ class Losses:
         limited = goodput(interval_s, saving, recovering, failures_per_s, global_tier, limit=limit)
         parts = (saves, lost_work, restarts, useful - limited / slower)
         first = [float(np.asarray(each).flat[0]) for each in parts]
-        return cls(saves=first[0], lost_work=first[1], restarts=first[2], at_limit=first[3])
+        return cls(
+            saves=first[0],
+            lost_work=first[1],
+            restarts=first[2],
+            at_limit=first[3],
+            by_phase=_by_phase(
+                interval_s, saving, recovering, failures_per_s, global_tier, slower, limit
+            ),
+        )
+
+
+def _by_phase(
+    interval_s: Floats,
+    saving: Saving,
+    recovering: Recovering,
+    failures_per_s: Floats,
+    global_tier: GlobalTier | None,
+    slower: Floats,
+    limit: Limit | None,
+) -> tuple[float, float, float] | None:
+    if limit is None or limit.at_signal:
+        return None
+    useful = goodput(interval_s, saving, recovering, failures_per_s, global_tier)
+    left = saving if global_tier is None else global_tier.as_one(saving)
+    every = 1 if global_tier is None else global_tier.every
+    kept = limit.by_phase(useful, every * interval_s, left, recovering, failures_per_s)
+    if kept is None:
+        return None
+    exact, least, most = (1 - float(np.asarray(each / slower).flat[0]) for each in kept)
+    return exact, least, most
