@@ -111,3 +111,19 @@ def test_a_check_that_fails_itself_cannot_tell(
             signal.SIG_SETMASK, blocked
         )  # the command blocks signals until its end
     assert ended.value.code == 2
+
+
+def test_what_is_said_is_wrapped_on_a_terminal_alone(tmp_path: Path) -> None:
+    program = "from ckptbench_probe.harmless import say; say('one two three four ' * 9)"
+    leader, follower = os.openpty()
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=variables, stderr=follower, timeout=60, check=False)  # fmt: skip
+    os.close(follower)
+    lines = os.read(leader, 10_000).decode().splitlines()
+    os.close(leader)
+    assert done.returncode == 0
+    assert len(lines) > 2
+    assert all(len(line) <= 80 for line in lines)
+    assert all(line.startswith("  ") for line in lines[1:])
+    (whole,) = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=60, check=False).stderr.splitlines()  # fmt: skip
+    assert whole.split() == " ".join(lines).split()

@@ -22,8 +22,9 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
 from ckptbench.report.answer import DECISION, STUDY_TABLES
-from ckptbench.report.answer.layout import table
-from ckptbench.report.answer.quantities import percent, plain
+from ckptbench.report.answer.choice import Choice
+from ckptbench.report.answer.layout import Block, Kind, table
+from ckptbench.report.answer.quantities import Quantity, percent, plain
 from ckptbench.report.answer.screen import MOST_LINES, Line, Screen, printed, text
 from ckptbench.report.answer.study import NOTHING, screen, shown, study_text
 
@@ -122,6 +123,23 @@ def test_a_projected_checkpoint_costs_what_it_does_there() -> None:
     told = shown(tables).set_index(["gpus", "strategy", "recovery"])["stall_s"]
     assert told[1024, "deepfreeze", "ulfm"] == pytest.approx(512 * told[2, "deepfreeze", "ulfm"])
     assert "Projected: checkpoints and restarts follow a fit" in words(tables)
+
+
+def test_intervals_of_all_blocks_have_one_unit_unless_they_are_far_apart() -> None:
+    def shown(*minutes: float) -> list[str]:
+        blocks = [
+            Block(choices=(Choice(name="native", steps=Quantity(10), interval_s=Quantity(60 * each), loses=Quantity(0.1)),), title=f"{each}")
+            for each in minutes
+        ]  # fmt: skip
+        return [
+            line.text.split("  ")[1].strip()
+            for line in table(blocks, 80)
+            if line.kind is not Kind.TITLE
+        ]
+
+    assert shown(60, 240) == ["60 min", "240 min"]
+    assert shown(60, 1000) == ["1.0 h", "17 h"], "by all of them"
+    assert shown(0.5, 400) == ["30 s", "6.7 h"]
 
 
 def test_what_is_projected_is_projected_from_the_most_ranks() -> None:

@@ -571,3 +571,21 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     assert "--count: give --log JOBS too" in refused([*BOTH, "--count", "TIMEOUT"], capsys)
     with pytest.raises(DataError, match="a list of failures has no states: leave out --count"):
         run([*BOTH[:3], "--log", LOG, "--count", "TIMEOUT", *BOTH[5:]])
+
+
+def test_errors_are_wrapped_on_a_terminal_and_whole_in_a_log() -> None:
+    words = ["decide", "--gpus", "256", "--rate", "llama4", "--step", "2s", "--blocking", "1min", "--restart", "8min"]  # fmt: skip
+    command = [sys.executable, "-c", "from ckptbench.cli.main import main; main()"]
+    for more in (words, [*words, "--gpus", "256"]):
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        assert subprocess.run([*command, *more], stderr=follower, check=False).returncode in {1, 2}
+        os.close(follower)
+        lines = os.read(leader, 10_000).decode().splitlines()
+        os.close(leader)
+        assert all(len(line) <= 60 for line in lines)
+        assert lines[0].startswith("Error: ")
+        assert all(line.startswith("  ") for line in lines[1:])
+        (whole,) = subprocess.run([*command, *more], capture_output=True, text=True, check=False).stderr.splitlines()  # fmt: skip
+        assert whole.split() == " ".join(lines).split()
+    assert len(whole) < 60, "given twice"

@@ -395,9 +395,9 @@ def test_a_log_is_answered_by_the_interval_to_set(
         r"train.log: 64 GPUs, step 2.\d s, save 6\d s, restart 90 s, MTBF 14 h$", lines[0]
     )
     assert re.match(r"now +8.\d min +loses 1\d %", lines[2])
-    assert re.match(r"same saves +4\d min", lines[3])
+    assert re.match(r"as logged +4\d min", lines[3])
     assert lines[5] == "Save every 1,000 steps (41 min): --save-interval 1000"
-    assert lines[6].startswith("A third or three times the failures: same saves ")
+    assert lines[6].startswith("A third or three times the failures: as logged ")
     assert len(lines) == 7
     assert max(map(len, lines)) <= 80
     explained = said(
@@ -415,7 +415,7 @@ def test_a_log_is_answered_by_the_interval_to_set(
     assert choice["steps_lo"] < choice["steps"] < choice["steps_hi"]
     assert choice["now"]["steps"] == 200
     assert (told["gpus"], told["remarks"][1]) == (64, read)
-    assert choice["name"] == choice["now"]["name"] == "same saves"
+    assert choice["name"] == choice["now"]["name"] == "as logged"
 
 
 def test_what_steps_lose_beside_a_save_counts(
@@ -776,14 +776,14 @@ def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
     told = {each["name"]: each for each in json.loads(said([*given, "--json"], capsys))["strategies"]}  # fmt: skip
     options = ["--gpus", "64", "--step", "2.5s", "--blocking", "60s", "--async", "3s+90s", "--now", "200 steps"]  # fmt: skip
     alone = {each["name"]: each for each in json.loads(said([*case, *options, "--json"], capsys))["strategies"]}  # fmt: skip
-    assert told.keys() == {"same saves", "async"}
-    for name, other in (("same saves", "blocking"), ("async", "async")):
+    assert told.keys() == {"as logged", "async"}
+    for name, other in (("as logged", "blocking"), ("async", "async")):
         for key in ("steps", "loses", "saves_gpu_hours_a_day"):
             assert told[name][key] == pytest.approx(alone[other][key], rel=0.01)
-        assert told[name]["now"]["name"] == "same saves"
+        assert told[name]["now"]["name"] == "as logged"
         assert told[name]["now"]["loses"] == pytest.approx(alone[other]["now"]["loses"], rel=0.01)
     text = " ".join(said(given, capsys).split())
-    assert "Now: every 200 steps, same saves; savings are against that." in text
+    assert "Now: every 200 steps, as logged; savings are against that." in text
     assert "give --async" not in text
     assert "If the saves of the log are asynchronous, " in text  # as that version does not say it
 

@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import sys
+import textwrap
 from types import CodeType
 from typing import Any, Callable, TypeVar
 
@@ -18,14 +19,17 @@ TROUBLES: list[Callable[[str], Any]] = []
 
 
 def say(text: str) -> None:
-    """One line on standard error, if there is one. A line that was said is not said again by this process."""
+    """One line on standard error, if there is one; on a terminal it is wrapped. A line that was said is not said again by this process."""
     if text in _SAID:
         return
     _SAID.add(text)
     if sys.stderr is None:
         return
     try:
-        os.write(2, f"{TOLD}{text}\n".encode(errors="replace"))
+        line = f"{TOLD}{text}"
+        if os.isatty(2):
+            line = textwrap.fill(line, os.get_terminal_size(2).columns or 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        os.write(2, f"{line}\n".encode(errors="replace"))
     except OSError:
         return  # standard error is closed: there is nowhere to say it
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
-FROM_LOG = "same saves"
+FROM_LOG = "as logged"
 """The name of the saves of a log, at any interval."""
 ASK_NOW = "How often you save today is not in the log: give --now."
 

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from ckptbench.common.errors import CkptbenchError
+from ckptbench.common.errors import CkptbenchError, for_reader
 from ckptbench.common.foreign import own_packages_first
 from ckptbench.common.remedies import in_one_line
 
@@ -48,5 +48,5 @@ def main() -> None:
 
 
 def _fail(words: str) -> None:
-    print(f"Error: {words}", file=sys.stderr)
+    print(for_reader(f"Error: {words}"), file=sys.stderr)
     sys.exit(1)

@@ -33,7 +33,7 @@ from ckptbench.cli.types import (
     TABLES,
     TIME,
 )
-from ckptbench.common.errors import DataError
+from ckptbench.common.errors import DataError, for_reader
 from ckptbench.common.remedies import blame
 from ckptbench.decide.state_bytes import DTYPES, OPTIMIZERS
 
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
         click.echo("Error: interrupted", err=True)
         return 1
     except click.ClickException as error:
-        click.echo(f"Error: {error.format_message()}", err=True)
+        click.echo(for_reader(f"Error: {error.format_message()}"), err=True)
         return error.exit_code
     return done if isinstance(done, int) else 0
 
@@ -158,7 +158,7 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
         text = answer.json() if as_json else answer.csv() if as_csv else answer.save_steps()
         click.echo(text, nl=False)
         for warning in (answer.remarks if explain else answer.warnings) if save_steps else ():
-            click.echo(warning, err=True)
+            click.echo(for_reader(warning), err=True)
         return
     width, color = terminal()
     click.echo(answer.text(width, explain=explain, color=color), nl=False, color=color)

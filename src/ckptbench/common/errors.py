@@ -1,5 +1,8 @@
 """The exceptions of the study. Every message names the problem, its place and the remedy."""
 
+import os
+import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -62,3 +65,13 @@ def all_of(checks: Iterable[Callable[[], T]]) -> list[T]:
     if failed:
         raise type(failed[0])("\n".join(dict.fromkeys(map(str, failed))))
     return done
+
+
+def for_reader(words: str) -> str:
+    """As standard error shows them: wrapped to the width of a terminal, and as they are in a file, where a log is searched line by line."""
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # it is no terminal
+        return words
+    lines = words.splitlines()
+    return "\n".join(textwrap.fill(line, width or 80, subsequent_indent="    " if line.startswith(" ") else "  ", break_long_words=False, break_on_hyphens=False) for line in lines)  # fmt: skip

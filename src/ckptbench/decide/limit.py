@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.formulas import LARGEST, Floats, decay
 
-
 MANY_SAVES = 10
 """In a job: steps that take a twentieth more or less move the last of them by a period."""
 

@@ -57,7 +57,13 @@ class Losses:
             restarts=first[2],
             at_limit=first[3],
             by_phase=_by_phase(
-                interval_s, saving, recovering, failures_per_s, global_tier, slower, limit
+                interval_s,
+                saving,
+                recovering,
+                failures_per_s,
+                global_tier=global_tier,
+                slower=slower,
+                limit=limit,
             ),
         )
 
@@ -67,6 +73,7 @@ def _by_phase(
     saving: Saving,
     recovering: Recovering,
     failures_per_s: Floats,
+    *,
     global_tier: GlobalTier | None,
     slower: Floats,
     limit: Limit | None,

@@ -66,14 +66,31 @@ class Block:
 
     @property
     def time(self) -> Unit:
-        """The one unit of all its intervals: that of the best ones' geometric mean."""
+        """The unit of its intervals, if it is the only block."""
+        return unit_of_time(self.mean_s)
+
+    @property
+    def mean_s(self) -> float:
+        """The geometric mean of its best intervals."""
         best_s = [choice.interval_s.value for choice in self.choices]
-        return unit_of_time(math.exp(sum(map(math.log, best_s)) / len(best_s)))
+        return math.exp(sum(map(math.log, best_s)) / len(best_s))
 
     @property
     def best(self) -> Choice:
         """The choice that loses the least."""
         return min(self.choices, key=lambda choice: choice.loses.value)
+
+
+FAR_APART = 100.0
+"""Blocks whose intervals differ by more than this factor have units of their own."""
+
+
+def units(blocks: Sequence[Block]) -> list[Unit]:
+    """That of each block's intervals: one for all, by their mean."""
+    means_s = [block.mean_s for block in blocks]
+    if not means_s or max(means_s) > FAR_APART * min(means_s):
+        return [block.time for block in blocks]
+    return [unit_of_time(math.exp(sum(map(math.log, means_s)) / len(means_s)))] * len(blocks)
 
 
 class Cells(NamedTuple):
@@ -111,7 +128,7 @@ FITS = (
 
 def table(blocks: Sequence[Block], width: int, unit: str = "GPU") -> list[Printed]:
     """Lines. No number is broken, also where the width is too small for a row."""
-    times = [block.time for block in blocks]
+    times = units(blocks)
     for fit in FITS:
         rows = [
             _cells(name, choice, time, fit, in_use=choice is block.choices[0].now)

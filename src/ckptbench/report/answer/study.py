@@ -22,7 +22,7 @@ from ckptbench.report.answer import notes, remarks, sizes
 from ckptbench.report.answer.cells import fine, interval, loss, saving, stalls
 from ckptbench.report.answer.choice import Choice, fine_steps
 from ckptbench.report.answer.labels import counted, describe, listed
-from ckptbench.report.answer.layout import Block
+from ckptbench.report.answer.layout import Block, units
 from ckptbench.report.answer.quantities import Quantity
 from ckptbench.report.answer.screen import Line, Screen, text
 from ckptbench.report.answer.setups import (
@@ -238,16 +238,16 @@ def choice_of(row: Row) -> Choice:
 
 def _lines(blocks: Sequence[Block]) -> Iterator[Line]:
     """The same rows as cells, for a page."""
-    for number, block in enumerate(blocks):
+    for number, (block, time) in enumerate(zip(blocks, units(blocks), strict=True)):
         for nth, (name, choice) in enumerate(block.rows):
-            every = " ".join(filter(None, interval(choice, block.time, in_use=choice is block.choices[0].now)))  # fmt: skip
+            every = " ".join(filter(None, interval(choice, time, in_use=choice is block.choices[0].now)))  # fmt: skip
             cells = (
                 "" if nth else block.title,
                 name,
                 every,
                 loss(choice),
                 saving(choice),
-                fine(choice, block.time),
+                fine(choice, time),
             )
             yield Line(cells, (float(nth), -float(number)))
 
