@@ -228,11 +228,13 @@ def test_a_study_of_formats_answers_with_sizes_and_prints_no_time() -> None:
     assert len(text.splitlines()) <= 30
 
 
-def test_its_page_begins_with_sizes() -> None:
-    page = Page(page_of(of_sizes()))
-    (first, *others) = [each["id"] for each in page.all("figure")]
-    assert first == "sizes"
-    assert others == [name for name in FIGURES if name != "sizes"]
+def test_its_page_has_no_figure_of_times() -> None:
+    text = page_of(of_sizes())
+    assert [each["id"] for each in Page(text).all("figure")] == ["sizes"]
+    assert (
+        f"Also drawn: {len(FIGURES) - 1} figures of times, of single runs, in the folder figures ."
+        in in_words(text)
+    )
 
 
 def test_a_study_that_repeats_or_kills_asks_for_more_than_sizes() -> None:

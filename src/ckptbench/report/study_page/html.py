@@ -53,8 +53,8 @@ class StudyPage:
     """By name: those that were written."""
     has_costs: bool
     """Whether the calculator beside it starts from them."""
-    first: str = ""
-    """The chapter of figures that the study is about. Empty: all, in their order."""
+    about: str = ""
+    """The only chapter of figures that the study asks for. Empty: all."""
 
     @classmethod
     def of(
@@ -73,7 +73,7 @@ class StudyPage:
             figures=figures,
             tables=stored,
             has_costs=not tables["decision_costs"].empty,
-            first="size" if sizes.is_asked(tables) else "",
+            about="size" if sizes.is_asked(tables) else "",
         )
 
 
@@ -169,15 +169,17 @@ def _answer(answer: Screen) -> Element:
 
 
 def _figures(study: StudyPage) -> Element:
-    """All that were drawn, in the order in which they are read."""
+    """Those that the study asks for, in the order in which they are read."""
     drawn = [entry for name, entry in FIGURES.items() if name in study.figures]
-    chapters = [(about, list(own)) for about, own in groupby(drawn, lambda entry: entry.about)]
-    in_order = sorted(chapters, key=lambda chapter: chapter[0] != study.first)
+    asked = [entry for entry in drawn if study.about in ("", entry.about)]
     parts: list[Part] = []
-    for about, entries in in_order:
+    for about, entries in groupby(asked, lambda entry: entry.about):
         parts.append(element("h2", ABOUT[about]))
         for entry in entries:
             parts.append(_figure(entry.module, entry.title, study.figures[entry.module]))
+    if more := len(drawn) - len(asked):
+        words = f"Also drawn: {counted(more, 'figure')} of times, of single runs, in the folder "
+        parts.append(element("p", words, element("code", "figures"), "."))
     return element("section", *parts, class_="figures")
 
 
