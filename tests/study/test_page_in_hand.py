@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,8 @@ def test_a_state_of_a_trainer_says_what_the_command_takes_of_it(
     for name, text in (("gpus", "8"), ("mtbf", "2h"), ("restart", "6min")):
         enter(browser, name, text)
     enter_cost(browser, 0, "stall", "20s")
+    assert browser.element("save-steps").text == "save_steps=450, as now"
+    enter(browser, "now", "")
     assert browser.element("save-steps").text == "save_steps=300"
     assert browser.element("known").text == "your numbers"
 
@@ -371,8 +374,16 @@ def test_the_program_whose_log_was_read_is_named(browser: Browser, tmp_path: Pat
     lines = [f"[2026-08-01 08:{step // 60:02}:{step % 60:02}.0] iteration {step}/ 90000 | elapsed time per iteration (ms): 1000.0 |" for step in range(1, 900)]  # fmt: skip
     log.write_text("\n".join(lines), encoding="utf-8")
     page = tmp_path / "page.html"
-    options = ["--training-log", str(log), "--gpus", "8", "--mtbf", "5h", "--restart", "5min", "--now", "500 steps"]  # fmt: skip
-    for cost in (["--blocking", "20s"], ["--async", "1s+9s"]):
+    options = ["--training-log", str(log), "--gpus", "8", "--mtbf", "5h", "--restart", "5min", "--now", "20 steps"]  # fmt: skip
+    for cost, end in ((["--blocking", "20s"], ""), (["--async", "1s+9s"], " --async-save")):
         assert run(["decide", *options, *cost, "--html", str(page)]) == 0
         browser.open(page)
-        assert browser.element("save-steps").text.startswith("--save-interval ")
+        assert re.fullmatch(rf"--save-interval \d+{end}", browser.element("save-steps").text)
+    enter(browser, "now", "250 steps")
+    assert browser.element("save-steps").text == "--save-interval 250 --async-save, as now"
+    browser.run("start.rates[0].bound = true")
+    choose(browser, "rate", browser.run("return start.rates[0].title"))
+    assert (
+        browser.element("save-steps").text
+        == "No failure was seen: no setting follows from a bound."
+    )

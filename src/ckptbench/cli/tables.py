@@ -16,6 +16,7 @@ from ckptbench.cli.costs import Costs
 from ckptbench.cli.log_costs import FROM_LOG, costs_of_log
 from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
+    ASYNC,
     BLOCKING_ONLY,
     NO_ASYNC,
     SAVE_STEPS,
@@ -203,7 +204,7 @@ def page_of_tables(options: Options) -> str:
     choices = usual(rate=rate.name, gpus=[gpus])
     log = None
     if costs.settings is not None:
-        settings = tuple(Setting(text, program in BLOCKING_ONLY) for program, text in costs.settings)  # fmt: skip
+        settings = tuple(Setting(text, program in BLOCKING_ONLY, ASYNC.get(program, "")) for program, text in costs.settings)  # fmt: skip
         log = Log(training_steps=costs.training_steps, settings=settings, multiple_of=costs.multiple_of)  # fmt: skip
     return page(costs.table, [rate, *others], choices, log)
 

@@ -45,7 +45,7 @@ function showAnswer(numbers) {
   byId("known").textContent = kept(words_);
   byId("sentence").textContent = kept(sentence(answered, lowest) + moneyOf(answered, lowest, numbers.values));
   const helps = isUseful(lowest);
-  byId("save-steps").textContent = helps && !outlasts(lowest) ? setting(lowest) : "";
+  byId("save-steps").textContent = helps && !outlasts(lowest) ? setting(answered, lowest) : "";
   const steady = (value) => ({ value });
   const others = start.other_rates.map((factor) => best({ ...lowest.estimate, failuresPerS: factor * lowest.estimate.failuresPerS }).steps);
   byId("other-rates").textContent = helps ? kept(`A third of the failures: ${others.map((steps) => counted(steps, "step")).join(". Three times as many: ")}.`) : "";

@@ -80,10 +80,13 @@ function standing({ values, strategies, rate }) {
 
 const isStart = () => JSON.stringify(writePairs(asked)) === JSON.stringify(writePairs(startOf(origin)));
 
-/** To copy into the program whose log was read: a round number, but not of a bound. */
-function setting({ bound, steps, fine: range, estimate: { saving } }) {
-  const round = bound ? steps.value : rounded(steps.value, range, origin.multiple_of);
+/** To copy into the program whose log was read: a round number, or that of now where that is fine. */
+function setting({ now, strategies }, lowest) {
+  const { bound, steps, fine, estimate: { saving } } = lowest;
+  if (bound) return "No failure was seen: no setting follows from a bound.";
+  const isKept = now !== null && lowest === strategies[0] && fine.from <= now.steps && now.steps <= fine.to;
+  const round = isKept ? now.steps : rounded(steps.value, fine, origin.multiple_of);
   const isAsync = saving.durableS > saving.stallS;
   const own = (origin.settings ?? start.settings).find((each) => !(isAsync && each.blocking_only));
-  return own === undefined ? `every ${counted(round, "step")}` : own.text.replace("{steps}", round);
+  return (own === undefined ? `every ${counted(round, "step")}` : own.text.replace("{steps}", round) + (isAsync ? own.async_text : "")) + (isKept ? ", as now" : "");
 }

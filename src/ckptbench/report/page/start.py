@@ -61,6 +61,8 @@ class Setting:
     """With `{steps}`."""
     blocking_only: bool
     """Whether it has no asynchronous saves."""
+    async_text: str = ""
+    """What switches them on, behind the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
