@@ -218,7 +218,7 @@ def test_what_is_there_is_not_made_again_and_what_was_changed_is_told(
     (comparing.bench.folder / "train.py").write_text(TRAINING + "# edited\n")
     listed = comparing.run("-n", every="5").out.splitlines()
     assert [line.split()[:2] for line in listed[:-1]] == [["to", "run"]] * 6
-    assert listed[-1] == "0 of 6 runs are there"
+    assert listed[-1] == "0 of 6 runs are done"
     assert first.items() <= comparing.began().items()
 
 

@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     run = verbs.add_parser(
         "run",
         parents=[overrides],
-        help="measure a command",
+        help="measure the checkpoints of a command",
         usage="ckptbench-probe run [options] -- COMMAND ...",
     )
     run.add_argument(
