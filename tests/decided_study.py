@@ -35,7 +35,7 @@ IN_LEVELS: dict[str, Any] = {
 }  # fmt: skip
 RECOVERIES: dict[str, dict[str, Any]] = {
     "restart": {"down_s": (9.5, 8.1, 11.2), "pause_s": (0.0, None, None), "survived": 0.0, "survived_of": None, "replaces": True, "down_from": "failures", "note": ""},
-    "ulfm": {"down_s": (9.9, None, None), "pause_s": (1.4, 0.9, 2.1), "survived": 0.9, "survived_of": 10, "replaces": False, "down_from": "restarts", "note": "the runs of one repeat alone: no interval"},
+    "ulfm": {"down_s": (9.9, None, None), "pause_s": (1.4, 0.9, 2.1), "survived": 0.9, "survived_of": 10, "replaces": False, "down_from": "restarts", "note": "only one repeat: no interval"},
 }  # fmt: skip
 
 

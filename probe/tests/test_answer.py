@@ -69,7 +69,9 @@ def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
     for line, hours, steps in zip(table, (1, 10, 100), (50, 170, 500), strict=True):
         assert line.startswith(f"{hours} h ")
         assert f" {steps} steps (" in line
-        longer = line.endswith("longer than this training's 200 steps: save at its end")
+        longer = line.endswith(
+            "the best interval is longer than these 200 steps: save once, at the end"
+        )
         assert longer is (steps > 200)
     assert all(one in last for one in ("--mtbf 14h", "--gpu-mtbf 50000h", "--log jobs.txt"))
 
@@ -82,7 +84,7 @@ def test_with_ckptbench_the_answer_has_its_layout(folder: Path) -> None:
     )
     assert re.match(r"now +3.0 s +loses 1\d %$", now)
     assert re.match(r"as measured +7\d s +loses 1.\d % +saves \d+ GPU-hours a day +\(fine: ", best)
-    assert steps == "longer than this training's 10 steps: save at its end; a longer training: save every 80 steps (80 s): save_steps=80"  # fmt: skip
+    assert steps == "the best interval is longer than these 10 steps: save once, at the end; a longer training: save every 80 steps (80 s): save_steps=80"  # fmt: skip
     assert failures == "failures: one in 2.0 h, as you say; now is every 3 steps"
 
 
@@ -111,7 +113,7 @@ def test_where_no_step_is_free_of_saves_that_is_told(tmp_path: Path) -> None:
     )
     measures = measure(read(rank))
     (line,) = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
-    assert line.startswith("how often to save cannot be told")
+    assert line.startswith("no answer on how often to save")
 
 
 def test_where_every_save_has_failed_that_is_told(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_where_every_save_has_failed_that_is_told(tmp_path: Path) -> None:
     rank.events[2]["failed"] = True
     measures = measure(read(rank.into(tmp_path)))
     (line,) = answer(costs(measures), Overrides(), measures, Path("costs.yaml"))
-    assert line.endswith("cannot be told: every save has failed")
+    assert line.endswith("no answer on how often to save: every save failed")
 
 
 def test_the_users_own_restart_is_in_the_costs(folder: Path) -> None:

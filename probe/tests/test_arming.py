@@ -208,7 +208,7 @@ with session"""
     bench.write("train.py", TRAINING.replace("with session", limit))
     ended = bench.run(sys.executable, "train.py")
     assert (ended.code, ended.out) == (0, "end of the training\n")
-    assert sum("is not measured further" in line for line in ended.told) == 1
+    assert sum("is no longer measured" in line for line in ended.told) == 1
 
 
 def test_closed_outputs_change_nothing(bench: Bench) -> None:

@@ -54,7 +54,7 @@ def test_a_training_that_is_killed_at_import_is_said_to_have_no_rank(bench: Benc
 
 def test_a_program_that_trains_nothing_hears_what_keeps_the_probe_out(bench: Bench) -> None:
     ended = bench.run(sys.executable, "-c", "")
-    assert ended.told[0].startswith("no rank reported: no process updated a model")
+    assert ended.told[0].startswith("no rank reported: the probe saw no process update a model")
 
 
 def test_an_engine_that_raises_raises_as_it_does(bench: Bench) -> None:

@@ -127,7 +127,7 @@ def test_runs_end_at_the_last_update_that_is_compared(bench: Bench) -> None:
 def test_a_resume_that_fails_or_hangs_is_told(restore: str, told: str, bench: Bench) -> None:
     done = check(bench, "--kill-at", "6", "--timeout", "0.1", *command(bench, restore))
     assert done.returncode == 1
-    assert done.stdout.startswith("does not resume: the run that was started again")
+    assert done.stdout.startswith("does not resume: the restarted run")
     assert told in done.stdout.splitlines()[0]
 
 
@@ -151,13 +151,13 @@ def test_a_fixed_folder_is_moved_aside_and_comes_back(bench: Bench) -> None:
     ("words", "told"),
     [
         (["--kill-at", "6", "--"], "no command: write it after --"),
-        (["--kill-at", "0", "--", "true"], '"0" is no number of updates'),
+        (["--kill-at", "0", "--", "true"], '"0" is not a number of updates'),
         (["--kill-at", "6", "--", "python", "train.py"], "has no {folder}, so the runs would find"),
         (["--kill-at", "6", "--resume", "python train.py", "--", "python", "train.py", "{folder}"], "`python train.py` has no {folder}"),
         (["--kill-at", "6", "--resume", "a 'b", "--", "python", "{folder}"], "No closing quotation: correct its quotes"),
         (["--kill-at", "6", "--output", "o", "--", "python", "{folder}"], "leave out --output"),
         (["--kill-at", "6", "--until", "6", "--", "python", "{folder}"], "--until 6 is not after"),
-        (["--kill-at", "6", "--", "no-such-program", "{folder}"], "there is no such program"),
+        (["--kill-at", "6", "--", "no-such-program", "{folder}"], "no such program"),
         (["--kill-at", "6", "--", sys.executable, "-c", "pass", "{folder}"], "no state was seen"),
         (["--kill-at", "6", "--", sys.executable, "-c", "exit(3)", "{folder}"], "the undisturbed run failed: exit code 3"),
         (["--kill-at", "6", "--folder", "/proc/none", "--", "python", "{folder}"], "name another folder by --folder"),
@@ -190,7 +190,7 @@ def test_a_kill_after_the_end_is_refused(bench: Bench) -> None:
 def test_a_kill_before_the_first_save_tells_nothing(bench: Bench) -> None:
     done = check(bench, "--kill-at", "3", *command(bench, SOUND))
     assert done.returncode == 2
-    assert "began again at 0, as no save was seen before the kill" in done.stdout
+    assert "started from 0, as no save was seen before the kill" in done.stdout
 
 
 def test_an_interrupted_check_leaves_no_process_and_no_moved_folder(bench: Bench) -> None:
@@ -260,7 +260,7 @@ def test_a_state_of_no_update_is_different() -> None:
     whole = uncounted("a", "b", "c", "d", "e")
     found = judged(whole, uncounted("a", "b", "c"), uncounted("x", "y"), saves={1: True})
     assert found.code == 1
-    assert "neither its first one nor that of any update before the kill" in found.lines[0]
+    assert "neither the initial one nor that of any update before the kill" in found.lines[0]
 
 
 def test_trainings_that_begin_differently_cannot_be_judged() -> None:
@@ -276,7 +276,7 @@ def test_a_begin_that_is_not_seen_leaves_the_reason_open() -> None:
     found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
     assert found.code == 1
     assert found.lines[0].startswith("SILENTLY DIFFERENT from update 3 on (rank 0): 1 of 1 tensors")
-    assert found.lines[1] == "what is missing cannot be told, as the state at the resume is not seen; different are w"  # fmt: skip
+    assert found.lines[1] == "unknown what is missing, as the state at the resume was not seen; these differ: w"  # fmt: skip
 
 
 def test_a_save_that_is_finished_and_not_used_is_told() -> None:
@@ -295,7 +295,7 @@ def test_a_random_state_that_nobody_draws_from_is_no_difference() -> None:
     again = Rank(state(2, w="c"), {1: state(3, "other", w="d"), 2: state(4, "other", w="e")}, 1)
     found = judged(whole, counted("a", "b", "c", "d"), again, saves={2: True})
     assert found.code == 0
-    assert found.lines[-2].startswith("not restored: the random state of torch, from which no update has drawn")  # fmt: skip
+    assert found.lines[-2].startswith("not restored: the random state of torch, and no update has drawn from it")  # fmt: skip
 
 
 def test_ranks_that_resume_from_different_updates_are_told() -> None:

@@ -272,7 +272,7 @@ def test_one_torn_part_of_one_rank_makes_the_checkpoint_torn(
     assert code == 1
     assert lines[:2] == [
         "verdict       TORN: 1 of 1 checkpoint is not the state of one update",
-        "torn          step-5: 1 of 8 tensors are not those that the save was given (model.w): of update 6 instead of 5",
+        "torn          step-5: 1 of 8 tensors are not those passed to the save (model.w): of update 6 instead of 5",
     ]
 
 
@@ -286,7 +286,7 @@ def test_files_of_one_checkpoint_must_be_of_one_update(
     code, lines = told(folder, capfd, one)
     assert code == 3
     assert lines[1] == (
-        "mixed         checkpoint-5: the save was given tensors of several updates: 1 of update 5 and 1 of update 6"
+        "mixed         checkpoint-5: the save received tensors of several updates:  1 of update 5 and 1 of update 6"
     )
 
 
@@ -311,7 +311,7 @@ def test_what_could_not_be_compared_is_never_sound(
     reason = {
         "never": "its engine has not said that it was finished",
         "failed": "the save has failed (OSError: full)",
-        "empty": "it holds no tensor that can be compared",
+        "empty": "it has no tensor that can be compared",
         "unknown engine": "files of orbax cannot be compared",
     }[ends]
     assert code == 2
@@ -382,8 +382,8 @@ def test_what_was_mixed_as_given_is_not_torn(
     code, lines = told(folder, capfd, one)
     assert code == 3
     assert lines[:2] == [
-        "verdict       mixed as given: 1 of 2 checkpoints has tensors of several updates, and nothing tore: the save was given them",
-        "mixed         step-4.pt: the save was given tensors of several updates: 3 of update 2 and 6 of update 4",
+        "verdict       mixed as given: 1 of 2 checkpoints has tensors of several updates, but nothing tore: the program passed them to the save",
+        "mixed         step-4.pt: the save received tensors of several updates:  3 of update 2 and 6 of update 4",
     ]
 
 

@@ -207,18 +207,18 @@ def test_what_is_there_is_not_made_again_and_what_was_changed_is_told(
     comparing.run("--repeats", "2", every="5,11")
     first = comparing.began()
     assert len(first) == 6
-    assert "6 of 6 runs are there and stay" in comparing.run("--repeats", "2", every="5,11").told
+    assert "6 of 6 runs are done and kept" in comparing.run("--repeats", "2", every="5,11").told
     assert comparing.began() == first
     assert "0 of 3 runs" not in comparing.run("-n", "--repeats", "1", every="5,11").out
     more = comparing.run("--repeats", "3", every="5")
-    assert "4 of 6 runs are there and stay" in more.told
-    assert "2 runs of other values, another command or an edited script lie in" in "\n".join(more.told)  # fmt: skip
-    assert more.line("2 runs").endswith("are left out: every=11, engine=plain")
+    assert "4 of 6 runs are done and kept" in more.told
+    assert "with other values, another command or an edited script, not counted: " in "\n".join(more.told)  # fmt: skip
+    assert more.line("2 runs").endswith("not counted: every=11, engine=plain")
     assert number(more.rows["every=5, engine=plain"], "runs") == 3
     (comparing.bench.folder / "train.py").write_text(TRAINING + "# edited\n")
     listed = comparing.run("-n", every="5").out.splitlines()
     assert [line.split()[:2] for line in listed[:-1]] == [["to", "run"]] * 6
-    assert listed[-1] == "0 of 6 runs are there"
+    assert listed[-1] == "0 of 6 runs are done"
     assert first.items() <= comparing.began().items()
 
 
@@ -233,11 +233,11 @@ def test_failures_are_told_and_the_rest_is_answered(comparing: Comparing) -> Non
     assert "every=5, engine=killed in block 1: failed: signal 9" in text
     assert "every=5, engine=unseen in block 1: no rank reported" in text
     assert "every=5, engine=removes in block 1: its log was removed while it ran" in text
-    assert "left out      every=5, engine=short in block 1: it has 4 steps, and the first 4 count for nothing" in text  # fmt: skip
+    assert "left out      every=5, engine=short in block 1: it has 4 steps, and the first 4 do not count" in text  # fmt: skip
     assert "left out      every=5, engine=lost in block 1: a rank was killed" in text
-    assert "every=5, engine=silent: never saved that the probe has seen" in text
-    assert "every=5, engine=longer: 1 of 1 baselines made other steps than their run (30 and 22)" in text  # fmt: skip
-    assert "baseline, engine=saving: the baseline saved too (2 times at most)" in text
+    assert "every=5, engine=silent: the probe saw no save" in text
+    assert "every=5, engine=longer: 1 of 1 baselines made different numbers of steps than their runs (30 and 22)" in text  # fmt: skip
+    assert "baseline, engine=saving: the baseline saved too (up to 2 times)" in text
     assert "note          one block: no intervals" in text
     rows = ended.rows
     assert number(rows["every=5, engine=plain"], "stall_s") == pytest.approx(0.02)
@@ -255,7 +255,7 @@ def test_a_run_whose_traces_are_gone_is_left_out(comparing: Comparing) -> None:
     next(comparing.output.glob("runs/every=5*block2/trace-*")).unlink()
     ended = comparing.run("--repeats", "2")
     assert ended.code == 1
-    assert ended.line("left out").startswith("left out      every=5, engine=plain in block 2: its traces are gone: remove")  # fmt: skip
+    assert ended.line("left out").startswith("left out      every=5, engine=plain in block 2: its traces are missing: remove")  # fmt: skip
     assert ended.rows["every=5, engine=plain"]["runs"] == "1"
 
 
@@ -287,13 +287,13 @@ def test_a_comparison_that_is_ended_goes_on_where_it_was(
     wait_for(lambda: not with_folder(mark))
     if number != signal.SIGKILL:
         assert started.returncode == 128 + number
-        assert "stopped: 3 of 4 runs are there and stay; the same command goes on" in err
+        assert "stopped: 3 of 4 runs are done and kept; the same command continues" in err
     before = comparing.began()
     assert len(before) == 3
     (comparing.bench.folder / "wait").unlink()
     again = comparing.run("--repeats", "1", every="5", engine="plain,waits")
     assert again.code == 0
-    assert "3 of 4 runs are there and stay" in again.told
+    assert "3 of 4 runs are done and kept" in again.told
     assert before.items() <= comparing.began().items()
     assert number_of_runs(again) == {"1"}
 
@@ -344,7 +344,7 @@ GOOD = ["--value", "every=5,10", "--baseline", "every=0"]
         ([*GOOD, "--", "sh", "{folder}"], "--value every: the command has no {every}: write it where the value goes"),
         ([*GOOD, "--", "sh", "{every}"], "the command has no {folder}, so runs would find one another's checkpoints"),
         ([*GOOD, "--"], "--value every: the command has no {every}"),
-        ([*GOOD, "--", "no-such", "{folder}", "{every}"], "no-such: there is no such program: correct the command after --"),
+        ([*GOOD, "--", "no-such", "{folder}", "{every}"], "no-such: no such program: correct the command after --"),
         ([*GOOD, "--", "sh", "{folder}", "{every}", "--value", "a=1"], ""),
         (["--", "sh", "{folder}"], "nothing to compare: name values, as in --value interval=10,20"),
         ([*GOOD[:2], "--", "sh", "{folder}", "{every}"], "no baseline: name values with which nothing is saved"),

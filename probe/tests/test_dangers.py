@@ -24,7 +24,7 @@ def test_a_folder_of_trainer_that_a_kill_left_half_written_is_named(
     measures = measure(run)
     (told,) = (line for line in dangers(run, measures) if "get_last_checkpoint" in line)
     assert told.startswith("/c/checkpoint-4 is half written") is killed
-    assert told.startswith("a checkpoint folder of Trainer that is half written") is not killed
+    assert told.startswith("Trainer takes a half-written checkpoint folder") is not killed
     assert measures.stall is not None
     assert measures.stall.number == (
         1 if killed else 2
@@ -48,7 +48,7 @@ def _saving(*paths: str) -> Written:
 def test_the_only_checkpoint_that_is_overwritten_in_place_is_told(tmp_path: Path) -> None:
     (line,) = _told_in_place(_saving("/c/ckpt.pt", "/c/ckpt.pt", "/c/ckpt.pt"), tmp_path)
     assert line == (
-        "2 times the only whole checkpoint was overwritten in place (ckpt.pt): a kill meanwhile leaves none."
+        "2 times the only whole checkpoint was overwritten in place (ckpt.pt): a kill at that moment leaves none."
         " Save under another name, and rename it by os.replace when it is whole"
     )
 
@@ -96,7 +96,11 @@ def test_a_copy_that_is_left_meanwhile_is_a_checkpoint_until_it_is_removed(tmp_p
 
 def _told_of_pointers(rank: Written, folder: Path) -> list[str]:
     run = read(rank.into(folder))
-    return [line for line in dangers(run, measure(run)) if "was moved to a checkpoint" in line]
+    return [
+        line
+        for line in dangers(run, measure(run))
+        if "was moved to an unfinished checkpoint" in line
+    ]
 
 
 def _two_in_the_background() -> Written:
@@ -163,7 +167,7 @@ def test_an_older_checkpoint_that_is_removed_before_the_next_is_whole_is_told(
     if seconds == 9.0:
         rank.add("removed", at_ns=at(9.1), path="/c/step-6")
     run = read(rank.into(tmp_path))
-    found = [line for line in dangers(run, measure(run)) if "none was on disk meanwhile" in line]
+    found = [line for line in dangers(run, measure(run)) if "meanwhile the disk had none" in line]
     assert [line[:7] for line in found] == ["1 times"] * times
 
 
@@ -172,7 +176,7 @@ def test_a_checkpoint_that_is_removed_before_the_last_save_is_told(tmp_path: Pat
     rank = Written().updates(1, 2).save(2.0, 2.5, after=2, path="/c/step-2").updates(3, 4)
     rank.add("removed", at_ns=at(4.1), path="/c/step-2").save(4.2, 4.5, after=4, path="/c/step-4")
     run = read(rank.into(tmp_path))
-    assert any("none was on disk meanwhile" in line for line in dangers(run, measure(run)))
+    assert any("meanwhile the disk had none" in line for line in dangers(run, measure(run)))
 
 
 def test_a_checkpoint_that_is_renamed_when_it_is_whole_may_be_pointed_to(tmp_path: Path) -> None:

@@ -182,15 +182,15 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
 def test_a_save_that_a_kill_cut_off_counts_as_unfinished(tmp_path: Path) -> None:
     rank = Written().updates(1, 2, 3, 4, 5).save(5.0, None, after=5).into(tmp_path)
     assert measured(rank).checkpoints[0].finished_s is None
-    assert "1 of 1 checkpoints were never said to be finished" in told(rank)
+    assert "1 of 1 checkpoints were never reported as finished" in told(rank)
     assert "1 of 1 processes did not end by themselves" in told(rank)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{}\n", "is no trace of this version"),
-        ('{"event":"process","format":99}\n', "is no trace of this version"),
+        ("{}\n", "is not a trace of this version"),
+        ('{"event":"process","format":99}\n', "is not a trace of this version"),
     ],
 )
 def test_a_foreign_trace_is_refused_in_one_line(content: str, words: str, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_foreign_trace_is_refused_in_one_line(content: str, words: str, tmp_pa
 
 
 def test_a_folder_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="is no folder"):
+    with pytest.raises(UnreadableError, match="is not a folder"):
         read(tmp_path / "none")
 
 
@@ -212,7 +212,7 @@ def test_nothing_seen_is_said(tmp_path: Path) -> None:
 
 def test_a_training_that_never_saves_is_told(tmp_path: Path) -> None:
     lines = told(Written().updates(1, 2, 3, 4, 5).ended(6).into(tmp_path)).splitlines()
-    assert lines[1].startswith("checkpoints   none was seen")
+    assert lines[1].startswith("checkpoints   none seen")
 
 
 def test_a_training_that_saves_once_is_told(tmp_path: Path) -> None:
@@ -406,5 +406,5 @@ def test_every_reason_is_told_why_no_file_was_seen_written(tmp_path: Path) -> No
     run = read(rank.ended(6).into(tmp_path))
     (line,) = (line for line in screen(run, measure(run), []) if line.startswith("on storage"))
     assert line.endswith(
-        "written the files: removed before that (2 of 3), not yet when the process ended (1 of 3)"
+        "wrote the files: removed before that (2 of 3), not yet when the process ended (1 of 3)"
     )

@@ -95,7 +95,7 @@ def test_what_a_save_left_beside_the_model_is_no_difference_until_the_next_save(
             state.beside.update({"average.0": ("x",) if rank is resumed else ("c",)})
     found = judged(whole, killed, resumed)
     assert found.code == 0
-    assert found.lines[-1] == "not compared: average.0 (beside the model with another value, which no update has changed since the resume)"  # fmt: skip
+    assert found.lines[-1] == "not compared: average.0 (beside the model, with another value that no update has changed since the resume)"  # fmt: skip
 
 
 def test_a_checkpoint_that_was_loaded_and_is_still_there_hides_no_lost_average() -> None:
@@ -245,7 +245,7 @@ def test_a_random_state_that_nothing_depends_on_is_no_difference() -> None:
         again.after[own] = replace(one, random={"torch": f"x{own}"})
     found = judged(whole, killed, again)
     assert found.code == 0
-    assert found.lines[-1] == "not restored: the random state of torch, which the training draws from, though nothing that was compared differs"  # fmt: skip
+    assert found.lines[-1] == "not restored: the random state of torch, and the training draws from it, although nothing compared differs"  # fmt: skip
 
 
 def test_batches_tell_the_place_in_the_data() -> None:
@@ -256,7 +256,7 @@ def test_batches_tell_the_place_in_the_data() -> None:
     for own, one in list(again.after.items()):
         again.after[own] = replace(one, tensors={"w": "x", "w/m": "x"})
     found = judged(whole, killed, again, data=True)
-    assert found.lines[1] == "missing: the place in the data: the model is given other batches in update 4: those of update 1"  # fmt: skip
+    assert found.lines[1] == "missing: the place in the data: the model gets other batches in update 4: those of update 1"  # fmt: skip
     for own, one in list(again.after.items()):
         again.after[own] = replace(one, batches=(f"b{own + START + 1}",))
     found = judged(whole, killed, again, data=True)

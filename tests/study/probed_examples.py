@@ -66,7 +66,7 @@ TRAINED = {
     ),
     "hf_trainer": Example(
         "hf_trainer", "trainers", "transformers", 830_336, ranks=2, torchrun=True,
-        unsafe=("no sync was seen", "a checkpoint folder of Trainer that is half written counts"),
+        unsafe=("no sync was seen", "Trainer takes a half-written checkpoint folder as the last one"),
     ),
     "lightning_gpt": Example(
         "lightning_gpt", "trainers", "lightning", GPT, before=("env", "TMPDIR=/dev/shm"),

@@ -15,7 +15,7 @@ from tests.study.probed_training import (
 
 pytestmark = pytest.mark.frameworks("trainers")
 PROVOKING = str(Path(__file__).with_name("probe_dangers.py"))
-NONE_LEFT = "2 times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
+NONE_LEFT = "2 times the last whole checkpoint was removed before the next was written: meanwhile the disk had none"
 COPIED = "3 files were moved from another device (/dev/shm)"
 
 
@@ -27,7 +27,7 @@ def test_lightning_that_keeps_one_checkpoint_in_the_foreground_is_safe_on_one_de
     training = probed(tmp_path / "run", warm("trainers", "run"), PROVOKING, "lightning")
     assert len(training.summary["checkpoints"]) == 3
     assert "were moved from another device" not in training.told
-    assert "none was on disk meanwhile" not in training.told
+    assert "meanwhile the disk had none" not in training.told
     assert "no sync was seen" in training.told
 
 
@@ -58,5 +58,5 @@ def test_trainer_takes_a_half_written_folder_for_its_last_checkpoint_and_is_warn
     assert not (half / "trainer_state.json").exists()
     last = plain(tmp_path, warm("trainers", "plain"), PROVOKING, "last_checkpoint")
     assert last.strip() == "checkpoints/checkpoint-20"
-    assert f"{half} is half written, as the training was killed in the save" in training.told
+    assert f"{half} is half written (the training was killed during the save)" in training.told
     assert training.summary["updates"] == 20

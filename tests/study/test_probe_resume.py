@@ -146,7 +146,7 @@ def test_a_loader_that_begins_anew_is_told_from_a_lost_random_state(tmp_path: Pa
     assert "--data" in guessed.lines[2]
     python = warm("pytorch", "check resume --data")
     known = check(tmp_path / "known", python, str(RESUMING), "{folder}", "--loader", data=True)
-    assert known.lines[1].startswith("missing: the place in the data: the model is given other batches in update 4: ")  # fmt: skip
+    assert known.lines[1].startswith("missing: the place in the data: the model gets other batches in update 4: ")  # fmt: skip
     assert not any("guessed" in line for line in known.lines)
 
 
@@ -162,7 +162,7 @@ def test_a_save_counts_at_the_update_whose_state_it_holds(tmp_path: Path) -> Non
 def test_a_resume_that_is_ignored_began_again(tmp_path: Path) -> None:
     found = check(tmp_path, *training("--missing", "checkpoint"))
     assert found.report["exit_code"] == 1
-    assert found.lines[0] == 'does not resume: it began again at 0, though the save of update 3 was finished. If another command goes on from there, name it: --resume "COMMAND"'  # fmt: skip
+    assert found.lines[0] == 'does not resume: it started from 0, although the save of update 3 was finished. If another command resumes, name it: --resume "COMMAND"'  # fmt: skip
 
 
 @pytest.mark.frameworks("pytorch")

@@ -56,7 +56,7 @@ CANNOT_TELL = {
     "cut_short": "its engine cannot read it (",
     "fails": "the save has failed (RuntimeError: Parent directory no-such-folder does not exist.)",
     "torch_behind": "its file has something else before it",
-    "no_tensor": "it holds no tensor that can be compared",
+    "no_tensor": "it has no tensor that can be compared",
     "late_file_fails": "the save has failed: its file was not whole when the save returned, and is gone since",
     "dcp_url": "what lies at a URL is not read",
 }
@@ -152,7 +152,7 @@ def test_casts_and_random_states_are_compared_with_what_the_save_was_given(
 ) -> None:
     for one, update in zip(everything.of("cast"), SAVES, strict=True):
         assert (one["verdict"], one["state_of"]) == ("whole", None)
-        assert one["text"] == f"what the save was given after update {update}"
+        assert one["text"] == f"the tensors passed to the save after update {update}"
         assert (one["compared"], one["left"]) == (5, ["by (Author)"])
 
 

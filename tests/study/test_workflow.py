@@ -258,7 +258,7 @@ def test_without_tables_and_costs_there_is_one_line_on_what_to_do(tmp_path: Path
     ("section", "words"),
     [
         ("{rate: nowhere}", "decision.rate is 'nowhere'"),
-        ("{rates: envs}", "decision.rates is 'envs': no file *.yaml is there"),
+        ("{rates: envs}", "decision.rates is 'envs': it has no file *.yaml"),
         ("{gpus: [1]}", "decision.gpus[0] is 1"),
         ("{survivable: 0.5}", "decision.survivable is 0.5: survivable was removed after"),
     ],

@@ -282,7 +282,7 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     ("changes", "expected"),
     [
         ({"stall_s_lo": math.nan, "stall_s_hi": math.nan}, "measured once and have no interval"),
-        ({"note": UNKNOWN_SLOWDOWN}, "Slower steps during a save are taken as none"),
+        ({"note": UNKNOWN_SLOWDOWN}, "The slowdown during a save counts as 0"),
         ({"slower": 1.25, "slower_lo": 1.1, "slower_hi": 1.4}, "up to 1.25 times [1.10, 1.40] as long with"),
     ],
 )  # fmt: skip

@@ -336,15 +336,16 @@ def test_a_count_of_failures_is_given_by_two_options(capsys: pytest.CaptureFixtu
     count = ["--failures", "3", "--days", "7"]
     text = said(["decide", *BOTH[1:3], *count, *BOTH[5:]], capsys)
     assert re.search(r"now +120 min +loses 2.8 % \[1.2, 6.6\]", text)
-    assert "Failures as in your count of 3 in 7 days: one in 56 h on 256 GPUs. Only 3:" in " ".join(
-        text.split()
+    assert (
+        "Failures as in your count of 3 in 7 days: one in 56 h on 256 GPUs. Only 3 failures:"
+        in " ".join(text.split())
     )
     assert text == said(
         ["decide", *BOTH[1:3], "--failures", "3", "--days", "1 week", *BOTH[5:]], capsys
     )
     of_costs = said(["decide", "--costs", COSTS, *count], capsys)
     assert (
-        "Only 3: failures may come 0.21 to 2.9 times as often (brackets: 95 %). Failures as in your count of 3 in 7 days: one in 56 h on 512 GPUs."
+        "Only 3 failures: the true rate may be 0.21 to 2.9 times this (brackets: 95 %). Failures as in your count of 3 in 7 days: one in 56 h on 512 GPUs."
         in " ".join(of_costs.split())
     )
     for half in (count[:2], count[2:]):
@@ -497,9 +498,9 @@ def test_no_setting_follows_from_a_bound(capsys: pytest.CaptureFixture[str]) -> 
     assert told["bound"]
     settings = said([*seen, "--save-steps"], capsys)
     assert settings.startswith(
-        f"blocking: no failure seen: save at least {told['steps']:,} steps ("
+        f"blocking: no failure was seen, so there is no setting to copy: save at least {told['steps']:,} steps ("
     )
-    assert settings.endswith(" apart; no setting follows from a bound\n")
+    assert settings.endswith(" apart\n")
 
 
 def test_restarts_make_no_other_interval_fine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -542,13 +543,13 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     of_costs = ["decide", "--costs", COSTS, *jobs]
     for each in (given, of_costs):
         text = " ".join(said(each, capsys).split())
-        assert "Not counted: 1 PREEMPTED: if your training starts again" in text
+        assert "Not counted: 1 PREEMPTED; if your training restarts" in text
         assert "add --count PREEMPTED" in text
         assert "Not counted" in " ".join(json.loads(said([*each, "--json"], capsys))["remarks"])
         assert "Not counted" not in said([*each, "--count", "preempted"], capsys)
     assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
     fewer = ["decide", "--gpus", "8", *jobs, *BOTH[5:], "--count", "PREEMPTED"]
-    per_job = "1 PREEMPTED: counted per job, one in 96 h for yours of 64 GPUs, and as often on 8."
+    per_job = "1 PREEMPTED: counted per job, one in 96 h for your jobs of 64 GPUs, and just as often on 8 GPUs."
     assert per_job in " ".join(said(fewer, capsys).split())
     assert "on 1 GPU." in said([*fewer[:2], "1", *fewer[3:]], capsys)
     hours = 1 / (3600 * json.loads(said([*fewer, "--json"], capsys))["failures_per_s"])
@@ -565,7 +566,7 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     assert hours == pytest.approx(1 / (1 / 96 + 8 / 64 / 96), rel=0.01), "a node's failures grow with the GPUs"  # fmt: skip
     log.write_text(log.read_text().replace("NODE_FAIL", "COMPLETED"))
     assert "counted per job" not in said([*given, "--count", "PREEMPTED"], capsys)
-    assert "'NODEFAIL' is no state of a job that ended" in refused(
+    assert "'NODEFAIL' is not the state of an ended job" in refused(
         [*given, "--count", "NODEFAIL"], capsys
     )
     assert "--count: give --log JOBS too" in refused([*BOTH, "--count", "TIMEOUT"], capsys)

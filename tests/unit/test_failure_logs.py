@@ -56,7 +56,7 @@ def test_eight_failures_at_once_and_eight_one_a_day_are_nine(tmp_path: Path) -> 
     assert merged.mean_gpu_hours == pytest.approx((386 - 9 / 6) / 9)
     apart = read_log(tmp_path / "log.csv", **options, restart_minutes=0)
     assert apart.mean_gpu_hours == pytest.approx(386 / 16)
-    assert next(merged.said()) == "16 failures in 384 GPU-hours; 7 within one restart of another, counted with it"  # fmt: skip
+    assert next(merged.said()) == "16 failures in 384 GPU-hours; 7 within one restart of an earlier one, counted as one with it"  # fmt: skip
 
 
 def test_failures_within_one_restart_of_the_first_count_as_one() -> None:
@@ -124,7 +124,7 @@ def test_a_log_without_failures_gives_a_bound(tmp_path: Path) -> None:
     assert (rate.is_bound, rate.mean_gpu_hours, rate.lo, rate.hi) == (True, 80, 80, math.inf)
     assert list(rate.said()) == [
         "0 failures in 240 GPU-hours",
-        "no failure was seen: the rate is at most one in a third of the time",
+        "no failure was seen: the rate is at most one per third of the time",
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
     assert (rate.failures, rate.mean_gpu_hours) == (2, 6)
     assert list(rate.said()) == [
         "2 failures in 12 GPU-hours",
-        "only 2: failures may come 0.12 to 3.6 times as often (brackets: 95 %)",
+        "only 2 failures: the true rate may be 0.12 to 3.6 times this (brackets: 95 %)",
     ]
     path.write_text("2026-01-05T03:00\n")
     with pytest.raises(
@@ -154,7 +154,7 @@ def test_a_plain_list_of_times_begins_with_its_first_failure_and_ends_with_its_l
 @pytest.mark.parametrize("times", ["5000.1\n5100.3\n", "5000\n5000\n", "5000\n5200\n5590\n"])
 def test_a_log_shorter_than_a_restart_gives_no_rate(tmp_path: Path, times: str) -> None:
     (tmp_path / "log.csv").write_text(times)
-    with pytest.raises(DataError, match="no time was watched but within one restart of a failure"):
+    with pytest.raises(DataError, match="all of its time is within one restart of a failure"):
         read_log(tmp_path / "log.csv", gpus=3)
 
 

@@ -80,7 +80,9 @@ def test_published_rates_of_jobs_say_how_far_others_are_off() -> None:
     assert round(math.exp(1.96 * ELSEWHERE)) == 6
     for rate in SHIPPED.values():
         assert math.log(rate.hi / rate.lo) / 2 / 1.96 >= 0.9399
-        assert list(rate.said()) == ["seen elsewhere: yours may fail a sixth or six times as often"]
+        assert list(rate.said()) == [
+            "measured elsewhere: your rate may be a sixth of it or six times as high"
+        ]
 
 
 def test_a_number_of_failures_that_the_source_estimates_has_an_interval() -> None:
@@ -111,7 +113,7 @@ def test_a_log_is_no_file_of_a_rate_and_a_folder_hides_no_published_one(
     (tmp_path / "llama3").mkdir()
     assert read_rate("llama3").mean_gpu_hours == SHIPPED["llama3"].mean_gpu_hours
     Path("llama3.csv").write_text("time\n0\n9000\n")
-    with pytest.raises(ConfigError, match=r"'llama3.csv': use a file NAME.yaml or .*; a log is given by --log"):  # fmt: skip
+    with pytest.raises(ConfigError, match=r"'llama3.csv': use a file NAME.yaml or .*; a log goes to --log"):  # fmt: skip
         read_rate("llama3.csv")
 
 
@@ -276,7 +278,7 @@ def test_a_log_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_rates_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no file \*\.yaml is there: name a folder like"):
+    with pytest.raises(ConfigError, match=r"it has no file \*\.yaml: name a folder like"):
         read_rates(tmp_path)
 
 

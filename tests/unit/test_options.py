@@ -58,7 +58,7 @@ def test_a_count_in_place_of_a_mean_has_the_interval_of_a_count(
 ) -> None:
     both = ["--failures", "3", "--days", "7"]
     expected = said(["decide", "--gpus", "256", *both, *REST], capsys)
-    assert "Only 3: failures may come" in " ".join(expected.split())
+    assert "Only 3 failures: the true rate may be" in " ".join(expected.split())
     assert said(["decide", "--gpus", "256", "--mtbf", count, *REST], capsys) == expected
     of_costs = [said(["decide", "--costs", COSTS, *each], capsys) for each in (both, ["--mtbf", count])]  # fmt: skip
     assert of_costs[0] == of_costs[1]
@@ -72,7 +72,7 @@ def test_a_count_in_place_of_a_mean_has_the_interval_of_a_count(
         ("--blocking", "40s-50s", "a range: write its middle, as 45s"),
         ("--blocking", "40-50s", "a range: write its middle, as 45s"),
         ("--blocking", "45s±5s", "a range: write its middle, as 45s"),
-        ("--restart", "0s", "write the shortest that it may be, as 1ms"),
+        ("--restart", "0s", "write the shortest likely value, as 1ms"),
         ("--mtbf", "3/fortnight", "is not a time"),
         ("--mtbf", "0:00:00", "is not a time"),
         ("--step", "0it/s", "is not a time"),
@@ -102,7 +102,7 @@ def test_what_means_two_things_is_one_line_that_says_what_to_write(
         (["--gpu-hour-price", "-2"], "as 2.5, $2.5 or 2.5 EUR"),
         (["--gpu-hour-price", "$0"], "as 2.5, $2.5 or 2.5 EUR"),
         (["--gpu-hour-price", "$2 EUR"], "as 2.5, $2.5 or 2.5 EUR"),
-        (["--training-log", "-"], "write it into one first, as by > train.log"),
+        (["--training-log", "-"], "write it to one first, as with > train.log"),
     ],
 )
 def test_a_wrong_value_is_one_line(
@@ -118,7 +118,7 @@ def test_a_pipe_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     os.mkfifo(pipe)
     for option in ("--training-log", "--log"):
         text = refused(["decide", "--gpus", "8", option, str(pipe)], capsys)
-        assert "is no file: write it into one first" in text
+        assert "is not a file: write it to one first" in text
 
 
 JOBS = (
@@ -133,10 +133,10 @@ STEPS = "".join(f"[rank0]:step: {step}  loss:  2.5\n" for step in range(1, 9))
     ("text", "words"),
     [
         (JOBS.partition("\n")[2], "line 1: this is a job, not the names of the columns: leave out --noheader"),
-        (JOBS.replace("|", "  "), "line 1: the columns of this table of sacct cannot be told apart: print it by sacct"),
+        (JOBS.replace("|", "  "), "line 1: the columns of this table of sacct cannot be separated: print it by sacct"),
         (JOBS.replace("|", ","), "AllocTRES has commas: print the jobs with --parsable2"),
         (JOBS + "3|Caf\xe9", "correct it, or name another file"),
-        (STEPS, "this is the log of a training: give it by --training-log"),
+        (STEPS, "this is the log of a training: give it to --training-log"),
     ],
 )  # fmt: skip
 def test_a_table_of_jobs_that_cannot_be_read_says_how_to_print_it(text: str, words: str, tmp_path: Path) -> None:  # fmt: skip
@@ -161,7 +161,7 @@ def test_the_command_line_above_a_table_is_left_out(
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(JOBS, "this is a table of jobs of Slurm: give it by --log"), ('{"global_step": 5, "epoch": 1.0}', "this is a trainer_state.json without steps in its log_history")],
+    [(JOBS, "this is a table of Slurm jobs: give it to --log"), ('{"global_step": 5, "epoch": 1.0}', "this is a trainer_state.json without steps in its log_history")],
 )  # fmt: skip
 def test_what_is_no_log_of_a_training_is_named(text: str, words: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -171,7 +171,7 @@ def test_what_is_no_log_of_a_training_is_named(text: str, words: str, tmp_path: 
 
 
 def test_who_gives_fewer_gpus_than_a_log_has_leaves_them_out() -> None:
-    with pytest.raises(ConfigError, match=r"which are not projected to fewer: leave it out$"):
+    with pytest.raises(ConfigError, match=r"which cannot be projected to fewer: leave it out$"):
         run(["decide", "--costs", COSTS, "--mtbf", "14h", "--gpus", "8"])
 
 
@@ -271,7 +271,7 @@ def test_the_help_names_every_published_rate(capsys: pytest.CaptureFixture[str])
     [
         (["--async", "3s,90s"], "write STOP+WRITE, as 3s+90s"),
         (["--mtbf", "0.43/day"], "write a whole number of failures, as 3/week, or a time, as 14h"),
-        (["--html", "-"], "'-' is no name of a file"),
+        (["--html", "-"], "'-' is not a file name"),
         (["--training-log", LOG, LOG], "write its option before each file, as --training-log A --training-log B"),
     ],
 )  # fmt: skip
@@ -392,7 +392,7 @@ def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     (tmp_path / "jobs.txt").write_text("JobID|State|Start|End|Elapsed|AllocTRES\n" + "".join(lines))
     free, limited = (" ".join(said(["decide", "--gpus", "8", *jobs[:2], *REST, *more], capsys).split()) for more in ([], jobs[4:]))  # fmt: skip
     for text, states in ((free, "TIMEOUT,OUT_OF_MEMORY"), (limited, "OUT_OF_MEMORY")):
-        assert f"if your training starts again after them, add --count {states}." in text
+        assert f"if your training restarts after those, add --count {states}." in text
     page = ["--html", str(tmp_path / "page.html"), "--limit", "24h"]
     text = refused(["decide", "--costs", COSTS, "--mtbf", "14h", *page], capsys)
     assert "--html and --limit: the calculator knows no time limit" in text

@@ -191,7 +191,7 @@ def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) ->
     (line,) = words(tmp_path, "JobID|JobName|Partition|Account|AllocCPUS|State|ExitCode\n1|a|b|c|4|FAILED|0:0\n")  # fmt: skip
     assert line == f"jobs.txt: line 1: there is no column End and no column Elapsed and no column AllocTRES: ask for them by {ASK}, or give gpus, from and to in a YAML file, as config/failures/example has"  # fmt: skip
     assert re.search(
-        r"--format=JobID,State,Start,End,Elapsed,AllocTRES \(without --allusers, your own jobs alone\)$",
+        r"--format=JobID,State,Start,End,Elapsed,AllocTRES \(without --allusers, only your own jobs\)$",
         ASK,
     )
 
@@ -199,7 +199,7 @@ def test_a_table_without_the_columns_says_how_to_ask_for_them(tmp_path: Path) ->
 def test_jobs_without_gpus_are_refused(tmp_path: Path) -> None:
     text = table("1|FAILED|2026-01-05|2026-01-06|24:00:00|cpu=8|a")
     (line,) = words(tmp_path, text)
-    assert line == "jobs.txt: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"  # fmt: skip
+    assert line == "jobs.txt: no job had a GPU (AllocTRES would show gres/gpu=8): where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"  # fmt: skip
     span = {"gpus": 8, "begin": moment("2026-01-01"), "end": moment("2026-02-01")}
     assert words(tmp_path, text, **span) == [line], "it is no log without failures"
     assert read(tmp_path, table(), **span).is_bound
@@ -273,7 +273,7 @@ def test_what_is_no_table_of_sacct_says_in_a_short_line_how_to_ask_for_one(
 
 def test_a_table_of_failed_jobs_alone_says_that_the_others_are_missing(tmp_path: Path) -> None:
     row = "|2026-01-05|2026-01-06|24:00:00|gres/gpu=8|a"
-    told = "every job of the table failed: if others ran, ask for them too, as failures are rarer then"  # fmt: skip
+    told = "every job of the table failed: if other jobs ran, add them, as failures are then rarer"  # fmt: skip
     assert told in list(read(tmp_path, table(f"1|NODE_FAIL{row}")).said())
     assert told not in list(read(tmp_path, table(f"1|NODE_FAIL{row}", f"2|TIMEOUT{row}")).said())
 
@@ -296,7 +296,7 @@ def test_a_job_that_runs_longer_than_any_that_ended_is_named_and_no_time_at_risk
     rate = read(tmp_path, table(*ENDED, FAILED, running), restart_minutes=0)
     assert rate.mean_gpu_hours == 8 * 24 * (21 + 4 + (0 if named else 6))
     told = [line for line in rate.said() if "RUNNING" in line]
-    assert [line.startswith(f"1 job ({running[:2]}) still RUNNING for longer") for line in told] == [True] * named  # fmt: skip
+    assert [line.startswith(f"1 job ({running[:2]}) still RUNNING longer") for line in told] == [True] * named  # fmt: skip
     assert all("sacctmgr show runawayjobs" in line for line in told)
 
 
@@ -311,7 +311,7 @@ def test_a_job_that_runs_since_long_before_the_others_is_named(tmp_path: Path) -
     long = "9|COMPLETED|2026-04-01T00:00:00|2026-06-10T00:00:00|70-00:00:00|gres/gpu=8|a"
     old = "90|RUNNING|2026-05-01T00:00:00|Unknown|50-00:00:00|gres/gpu=8|c"
     told = [*read(tmp_path, table(long, FAILED, old)).said()]
-    assert any("1 job (90) still RUNNING for longer than any that ended (70 days), or since long before these" in line for line in told)  # fmt: skip
+    assert any("1 job (90) still RUNNING longer than any ended job (70 days), or since long before them" in line for line in told)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_jobs_that_were_ended_and_do_not_count_are_named_with_how_to_count_them(
     tmp_path: Path,
 ) -> None:
     told = list(read(tmp_path, TUNING).said())
-    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE: if your training starts again after them, add "  # fmt: skip
+    left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE; if your training restarts after those, add "  # fmt: skip
     assert f"{left_out}--count PREEMPTED,TIMEOUT,DEADLINE" in told
     some = [*FAILURE_STATES, "PREEMPTED", "TIMEOUT"]
     counted = read(tmp_path, TUNING, states=some)
@@ -370,7 +370,7 @@ def test_a_job_that_failed_sooner_than_a_restart_takes_is_named(
     minutes: float, named: bool, tmp_path: Path
 ) -> None:
     rate = read(tmp_path, TUNING, restart_minutes=minutes)
-    told = "1 job (4) failed sooner than a restart takes (5 min), as by an error in a script: counted; remove its line if so"  # fmt: skip
+    told = "1 job (4) failed sooner than a restart takes (5 min), perhaps by an error in a script: counted; remove its line if it was"  # fmt: skip
     assert rate.failures == 1
     assert (told in list(rate.said())) == named
 
@@ -429,7 +429,7 @@ def test_preemptions_are_counted_per_job_by_every_way_to_name_a_log(tmp_path: Pa
             assert gpus / at.mean_gpu_hours == pytest.approx(a_hour)
             assert at.hi / at.mean_gpu_hours == pytest.approx(rate.hi / rate.mean_gpu_hours)
             assert at.at(gpus).mean_gpu_hours == at.mean_gpu_hours
-    sentence = "2 PREEMPTED: counted per job, one in 20 h for yours of 4 GPUs, and as often on 64"
+    sentence = "2 PREEMPTED: counted per job, one in 20 h for your jobs of 4 GPUs, and just as often on 64 GPUs"
     assert sentence in [*options.at(64).said()]
     assert "3 failures in 170 GPU-hours" in [*options.at(64).said()]
     assert not any("per job" in line for line in options.at(4).said())

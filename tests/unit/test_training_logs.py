@@ -295,7 +295,7 @@ def test_a_damaged_log_gives_an_answer_or_one_clear_error(program: str, tmp_path
         try:
             costs_of_log(asked)
         except click.UsageError as error:
-            assert "It does not tell all:" in str(error)  # noqa: PT017 (each is right)
+            assert "Still missing:" in str(error)  # noqa: PT017 (each is right)
         except DataError as error:
             assert str(error).startswith(str(path))  # noqa: PT017
 
@@ -325,20 +325,20 @@ def test_a_pattern_is_shown_that_reads_the_steps_of_an_unknown_log(
 
 @pytest.mark.parametrize("line", ["hello", "Epoch 7: loss 0.3", "step 1: loss 0.3", "2026-03-02 10:00:00 batch size 32"])  # fmt: skip
 def test_no_pattern_is_shown_where_nothing_counts_up(line: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="say how yours do, as in --log-pattern"):
+    with pytest.raises(DataError, match="describe yours, as in --log-pattern"):
         facts(tmp_path, [line] * 30)
 
 
 @pytest.mark.parametrize(
     ("patterns", "words"),
     [
-        (["step (?P<step>"], "is no regular expression"),
+        (["step (?P<step>"], "is not a regular expression"),
         (["step .*"], "names no group: use some of step, step_s"),
         (["(?P<loss>x) (?P<step>y)"], "names loss: use some of step, "),
         ([SAVED], r"no \(\?P<step>...\) in it"),
         (
             [STEP, r"(?P<time>\d+:\d+)"],
-            "names time alone: put it into the expression of the step or save in its line",
+            "names only time: add it to the expression that matches the step or save of that line",
         ),
     ],
 )
@@ -351,10 +351,10 @@ def test_a_wrong_pattern_is_refused(patterns: list[str], words: str, tmp_path: P
     ("content", "patterns", "words"),
     [
         ("", (), "it is empty"),
-        ("hello\nthere\n", (), r"none of its 2 lines tells of a step, as they do of Megatron-LM.*--log-pattern.*'hello'"),
+        ("hello\nthere\n", (), r"none of its 2 lines shows a step in the form of Megatron-LM.*--log-pattern.*'hello'"),
         ("hello\n", (STEP,), "none of its 1 lines.*correct it; the first line is 'hello'"),
         ("\nstep=a t=1\n", (r"step=(?P<step>\S+)",), r"train.log: line 2: step is 'a': let \(\?P<step>"),
-        ("step=-1 t=1\n", (r"step=(?P<step>\S+)",), "step is '-1': let .* match a number from 0 alone"),
+        ("step=-1 t=1\n", (r"step=(?P<step>\S+)",), "step is '-1': let .* match only a number from 0"),
         ("3 at noon\n", (r"(?P<step>\d) at (?P<time>\w+)",), "line 1: time is 'noon': let"),
         ('{"log_history": [', (), r"cannot be read as trainer_state.json: Expecting value: line 1"),
         (b"\x1f\x8bnot", (), "cannot be unpacked"),
@@ -405,8 +405,8 @@ def test_a_log_is_answered_by_the_interval_to_set(
     )
     read = "Read train.log as Megatron-LM: 2,000 steps, 10 saves."
     assert read in explained
-    assert "It tells: a step 2.4" in explained
-    assert "A log does not tell all that steps lose beside an asynchronous " in explained
+    assert "From the log: a step 2.4" in explained
+    assert "A log shows neither the full slowdown during asynchronous saves " in explained
     told = json.loads(
         said(["--training-log", log, "--restart", "90s", "--mtbf", "14h", "--json"], capsys)
     )
@@ -456,7 +456,7 @@ def test_an_option_wins_over_the_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert of_log["strategies"][0]["now"]["steps"] == 3600
     own[own.index("--async") : own.index("--async") + 2] = ["--blocking", "60s"]
     text = said(["--training-log", log, "--rate", "llama3", *own, "--explain"], capsys)
-    assert "All numbers are those of the options." in text
+    assert "All numbers come from the options." in text
     assert "A log does not tell" not in text
     assert "512 GPUs" in text
     assert "Projected: " in text  # from 64
@@ -467,7 +467,7 @@ def test_the_evaluation_in_a_save_is_told_until_an_option_says_what_the_save_cos
 ) -> None:
     log = str(written(tmp_path, nanogpt(Made(stall_s=8.0), eval_s=27.0)))
     case = ["--training-log", log, "--mtbf", "5h", "--gpus", "8", "--restart", "5min"]
-    words = "the evaluation before each save in them: give --blocking"
+    words = "include the evaluation before each save: give --blocking"
     assert words in said(case, capsys)
     storage = ["--state", "80GB", "--bandwidth", "10GB/s"]
     alone = said([*case, "--blocking", "8s"], capsys)
@@ -501,14 +501,14 @@ def test_what_a_log_does_not_tell_is_asked_for_at_once(
     log = str(written(tmp_path, state(log_history=[{"step": 10}], save_steps=0)))
     assert "\n  --mtbf" not in refused(["--training-log", log, "--mtbf", "5h"], capsys)
     text = refused(["--training-log", log], capsys)
-    assert "as a state of Hugging Face's Trainer: 1 step, 0 saves. It does not tell all:" in text
+    assert "as a state of Hugging Face's Trainer: 1 step, 0 saves. Still missing:" in text
     assert (
         "\n  --mtbf or --gpu-mtbf or --rate or --log or --failures: how often failures come" in text
     )
-    assert "--blocking 2min; it names no save" in text
+    assert "--blocking 2min; the log shows no save" in text
     lines = written(tmp_path, ["step=1 loss=2", "saving", "step=2 loss=2"], "no-times.log")
     case = ["--training-log", str(lines), "--log-pattern", r"step=(?P<step>\d+)", "--log-pattern", "(?P<save>saving)", "--mtbf", "5h"]  # fmt: skip
-    assert "--blocking 2min; it does not tell how long one takes" in refused(case, capsys)
+    assert "--blocking 2min; the log does not say how long a save takes" in refused(case, capsys)
     for option in ("--gpus", "--step", "--blocking or --async", "--restart"):
         assert f"\n  {option}: " in text
     rest = ["--gpus", "8", "--step", "2s", "--blocking", "2min", "--restart", "5min"]
@@ -642,7 +642,7 @@ def test_which_bar_counts_the_steps_is_not_guessed(
 
 
 def test_a_bar_of_data_alone_tells_of_no_step(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="tells of a step"):
+    with pytest.raises(DataError, match="shows a step"):
         facts(tmp_path, bar("Tokenizing: ", 200, 1.0))
 
 
@@ -732,11 +732,13 @@ def test_a_setting_says_what_switches_asynchronous_saves_on_and_none_follows_fro
     text = " ".join(said([*case, "--mtbf", "14h"], capsys).split())
     assert "with async: --checkpoint.interval=200 --checkpoint.async_mode=async" in text
     text = " ".join(said([*case, "--failures", "0", "--days", "7"], capsys).split())
-    assert "async: no failure seen: save at least " in text
+    assert "async: no failure was seen, so there is no setting to copy: save at least " in text
     once = str(written(tmp_path, torchtitan(Made(noise=0.0, interval=300, steps=400), "0.2")))
     alone = ["--training-log", once, *case[2:4], "--mtbf", "14h"]
     few = said([*alone[:-2], "--failures", "3", "--days", "7"], capsys)
-    assert "\nOnly 3: failures may come 0.21 to 2.9 times as often (brackets: 95 %).\n" in few
+    assert (
+        "\nOnly 3 failures: the true rate may be 0.21 to 2.9 times this (brackets: 95 %).\n" in few
+    )
     (now,) = json.loads(said([*alone, "--json"], capsys))["strategies"]
     today = [*alone, "--now", f"{now['fine_to_steps']} steps"]
     assert f"Save as now, every {now['fine_to_steps']:,} steps: that is fine." in said(
@@ -785,7 +787,7 @@ def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
     text = " ".join(said(given, capsys).split())
     assert "Now: every 200 steps, as logged; savings are against that." in text
     assert "give --async" not in text
-    assert "If the saves of the log are asynchronous, " in text  # as that version does not say it
+    assert "If the log's saves are asynchronous, " in text  # as that version does not say it
 
 
 def test_losses_are_at_least_these_where_asynchronous_saves_have_no_end(
@@ -797,7 +799,7 @@ def test_losses_are_at_least_these_where_asynchronous_saves_have_no_end(
     case = ["--training-log", log, "--mtbf", "14h", "--restart", "8min"]
     text = " ".join(said(case, capsys).split())
     assert text.count("at least ") >= 2
-    assert "or losses are at least these." in text
+    assert "or take these losses as a minimum." in text
     assert "If saves are" not in text
     (told,) = json.loads(said([*case, "--json"], capsys))["strategies"]
     assert told["at_least"] is told["now"]["at_least"] is True

@@ -54,10 +54,10 @@ def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: 
     if not measures.checkpoints:
         return []
     if all(one.failed for one in measures.checkpoints):
-        return ["how often to save cannot be told: every save has failed"]
+        return ["no answer on how often to save: every save failed"]
     if costs is None or not costs.step.mean:
         return [
-            "how often to save cannot be told: a save was under way in every step. Measure with fewer saves"
+            "no answer on how often to save: every step overlapped a save. Measure with fewer saves"
         ]
     lines = None
     if importlib.util.find_spec("ckptbench") is not None:
@@ -123,7 +123,9 @@ def _longer(steps: int, updates: int) -> str:
     """No interval is longer than the training, if this was all of it."""
     if steps <= updates:
         return ""
-    return f"longer than this training's {counted(updates, 'step')}: save at its end"
+    return (
+        f"the best interval is longer than these {counted(updates, 'step')}: save once, at the end"
+    )
 
 
 def _every(costs: Costs, steps: int) -> str:

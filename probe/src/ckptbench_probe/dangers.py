@@ -32,7 +32,7 @@ def dangers(run: ProbedRun, measures: Measures) -> list[str]:
     unfinished = sum(one.finished_s is None and not one.failed for one in measures.checkpoints)
     if unfinished:
         found.append(
-            f"{unfinished} of {len(measures.checkpoints)} checkpoints were never said to be finished"
+            f"{unfinished} of {len(measures.checkpoints)} checkpoints were never reported as finished"
         )
     return found
 
@@ -102,7 +102,7 @@ def _no_version_left(run: ProbedRun) -> Iterator[str]:
         if change.kind == "removed" and _leaves_none(process, change, whole)
     ]
     if lost:
-        yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
+        yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: meanwhile the disk had none"
 
 
 def _leaves_none(process: ProbedProcess, removal: _Change, whole: set[str]) -> bool:
@@ -130,7 +130,7 @@ def _pointed_too_early(run: ProbedRun) -> Iterator[str]:
     )
     for name, times in early.items():
         yield (
-            f"{times} times {name} was moved to a checkpoint before that was finished: a kill meanwhile leaves it at one that is not whole."
+            f"{times} times {name} was moved to an unfinished checkpoint: a kill at that moment leaves it there."
             " Move it when the save has finished"
         )
 
@@ -181,7 +181,7 @@ def _in_place(run: ProbedRun) -> Iterator[str]:
     )
     for name, times in found.items():
         yield (
-            f"{times} times the only whole checkpoint was overwritten in place ({name}): a kill meanwhile leaves none."
+            f"{times} times the only whole checkpoint was overwritten in place ({name}): a kill at that moment leaves none."
             " Save under another name, and rename it by os.replace when it is whole"
         )
 
@@ -254,6 +254,6 @@ def _half_written(run: ProbedRun) -> Iterator[str]:
     ]
     cut_off = {save.path for one, save in saves if save.end_ns is None and one.ended_ns is None}
     for path in sorted(cut_off):
-        yield f"{path} is half written, as the training was killed in the save, and counts as the last one ({taken}): remove it before you resume"
+        yield f"{path} is half written (the training was killed during the save) and counts as the last one ({taken}): remove it before you resume"
     if saves and not cut_off:
-        yield f"a checkpoint folder of Trainer that is half written counts as the last one: {taken}"
+        yield f"Trainer takes a half-written checkpoint folder as the last one: {taken}"

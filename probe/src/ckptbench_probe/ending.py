@@ -41,7 +41,7 @@ def summarize(
     lines = screen(probed, measures, answer(known, overrides, measures, folder / COSTS), failed)
     if probed.others and run is None:
         lines.append(
-            f"{probed.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` tells of another"
+            f"{probed.others} more runs lie in {folder}: `ckptbench-probe summary --run NAME` shows another"
         )
     try:
         _write(folder, probed, measures, known, overrides)

@@ -65,7 +65,7 @@ class Session:
     def durable(self) -> None:
         """The oldest checkpoint that this was not yet said of is finished, as far as the program knows."""
         if not self._open:
-            say("durable() was called more often than checkpoint(): the call is ignored")
+            say("durable() was called more often than checkpoint(): this call is ignored")
             return
         self._says_durable = True
         PROCESS.saves.finished(self._open.pop(0))

@@ -128,7 +128,7 @@ class Files:
             self._trace.write("removed", at_ns=monotonic_ns(), path=path)
 
     def _on_move(self, arguments: Any) -> None:
-        """Between two devices, `shutil.move` copies: the final name is there before the file is whole. Else it renames, which is heard by itself."""
+        """Between two devices, `shutil.move` copies: the final name exists before the file is whole. Else it renames, which is heard by itself."""
         source, target = (os.path.abspath(os.fsdecode(name)) for name in arguments[:2])
         if os.path.isdir(target):
             target = os.path.join(target, os.path.basename(source))

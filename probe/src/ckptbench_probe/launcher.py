@@ -60,7 +60,7 @@ def program_of(command: list[str], variables: Mapping[str, str]) -> str:
     program = shutil.which(command[0], path=variables.get("PATH"))
     if program is None:
         raise CannotStartError(
-            f"{command[0]}: there is no such program: correct the command after --", NOT_FOUND
+            f"{command[0]}: no such program: correct the command after --", NOT_FOUND
         )
     return program
 

@@ -38,7 +38,9 @@ def seconds(text: str) -> float:
     """`14h`, `90 s`, `8min`, `2d`."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
-        raise argparse.ArgumentTypeError(f'"{text}" is no time: write it as 90s, 8min, 14h or 2d')
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is not a time: write it as 90s, 8min, 14h or 2d'
+        )
     return float(found[1]) * _UNIT_S[found[2]]
 
 
@@ -78,7 +80,9 @@ def parser() -> argparse.ArgumentParser:
     )
     overrides = _Parser(add_help=False)
     overrides.add_argument(
-        "--gpus", type=number_of("GPUs"), help="on which the training is to run; default: its ranks"
+        "--gpus",
+        type=number_of("GPUs"),
+        help="GPUs of the job that the answer is for; default: the ranks",
     )
     overrides.add_argument(
         "--mtbf",
@@ -88,24 +92,24 @@ def parser() -> argparse.ArgumentParser:
     overrides.add_argument(
         "--restart",
         type=seconds,
-        help="from a failure until training goes on, as 8min; default: as long as the start has taken",
+        help="from a failure until training continues, as 8min; default: as long as this start took",
     )
     run = verbs.add_parser(
         "run",
         parents=[overrides],
-        help="measure a command",
+        help="measure the checkpoints of a command",
         usage="ckptbench-probe run [options] -- COMMAND ...",
     )
     run.add_argument(
         "--folder",
         type=Path,
         default=Path(DEFAULT_FOLDER),
-        help="for what is measured; default: %(default)s",
+        help="folder for the measurements; default: %(default)s",
     )
     run.add_argument(
         "--syscalls",
         action="store_true",
-        help="let strace see who syncs, also in C++ and Rust",
+        help="record syncs by strace, also those in C++ and Rust",
     )
     run.add_argument(
         "command",
@@ -113,12 +117,10 @@ def parser() -> argparse.ArgumentParser:
         help="after --, as you start it today: torchrun, srun, mpirun, python, a script",
     )
     summary = verbs.add_parser(
-        "summary", parents=[overrides], help="tell of a run that has ended, or was killed"
+        "summary", parents=[overrides], help="report on a run that has ended or was killed"
     )
     summary.add_argument("folder", type=Path)
-    summary.add_argument(
-        "--run", help="its name, where several lie in the folder; default: the last"
-    )
+    summary.add_argument("--run", help="its name, if the folder has several; default: the last")
     compare.add(verbs, overrides)
     check_verbs.add(verbs)
     return top

@@ -119,14 +119,14 @@ def read(folder: Path, run: str | None = None) -> ProbedRun:
     """The run of this name, else the one that began last. Raises UnreadableError."""
     if not folder.is_dir():
         raise UnreadableError(
-            f"{folder} is no folder: name the one that `ckptbench-probe run` has told"
+            f"{folder} is not a folder: name the one that `ckptbench-probe run` printed"
         )
     runs: dict[str, list[tuple[Event, list[Event]]]] = defaultdict(list)
     for path, events in traces(folder):
         opening = events[0]
         if opening.get("event") != "process" or opening.get("format") != FORMAT:
             raise UnreadableError(
-                f"{path} is no trace of this version of ckptbench-probe: move it out of the folder"
+                f"{path} is not a trace of this version of ckptbench-probe: move it out of the folder"
             )
         runs[opening["run"]].append((opening, events[1:]))
     if run is None and runs:

@@ -14,9 +14,9 @@ from ckptbench_probe.words import counted, duration, percent, size, spread
 
 WIDTH = 14
 GONE = "removed before that"
-NOTHING = "no rank reported: no process updated a model while it was measured. Python's options -I, -E and -S, `env -i` and a changed PYTHONPATH keep the probe out; so do optimizers that are not torch.optim's. docs/own-training.md says what to do"
+NOTHING = "no rank reported: the probe saw no process update a model. Python's options -I, -E and -S, `env -i` and a changed PYTHONPATH keep the probe out; so do optimizers that are not torch.optim's. docs/own-training.md says what to do"
 """What is said of a run that left no updates."""
-FAILED = "no rank reported: the command failed ({how}) before any process that the probe sees had updated a model. If it had trained by then, docs/own-training.md says what keeps the probe out"
+FAILED = "no rank reported: the command failed ({how}) before the probe saw any process update a model. If it did train, docs/own-training.md says what keeps the probe out"
 """The same, where the command itself did not end well."""
 
 
@@ -40,7 +40,7 @@ def screen(run: ProbedRun, measures: Measures, answer: list[str], failed: str = 
         lines.append(
             _line(
                 "checkpoints",
-                "none was seen: the run was too short to save, or saves by an engine that the probe does not know",
+                "none seen: the run was too short to save, or its engine is unknown to the probe",
             )
         )
     lines += [_line("unsafe", text) for text in dangers(run, measures)]
@@ -48,7 +48,7 @@ def screen(run: ProbedRun, measures: Measures, answer: list[str], failed: str = 
         lines.append(
             _line(
                 "killed",
-                f"{measures.killed} of {len(run.trained)} processes did not end by themselves: what is above is until then",
+                f"{measures.killed} of {len(run.trained)} processes did not end by themselves: the numbers above stop there",
             )
         )
     return lines + [_line("" if number else "answer", text) for number, text in enumerate(answer)]
@@ -56,7 +56,7 @@ def screen(run: ProbedRun, measures: Measures, answer: list[str], failed: str = 
 
 def _training(measures: Measures) -> str:
     step = (
-        f", a step {duration(measures.step_s.median)} (median, no save beside it)"
+        f", a step {duration(measures.step_s.median)} (median, without a save)"
         if measures.step_s
         else ""
     )
@@ -74,14 +74,14 @@ def _costs(run: ProbedRun, measures: Measures) -> Iterator[tuple[str, str]]:
     whole = [one for one in measures.checkpoints if not one.failed]
     yield "checkpoints", _which(measures)
     if measures.stall:
-        yield "stall", f"{spread(measures.stall)}: training stands still, on the slowest rank"
+        yield "stall", f"{spread(measures.stall)}: a save stops training, on the slowest rank"
     if measures.hidden:
         yield (
             "hidden",
-            f"{spread(measures.hidden)}: steps beside a save take longer, beyond the stall",
+            f"{spread(measures.hidden)}: steps are slower during a save, in addition to the stall",
         )
     if measures.finished:
-        yield "finished", f"{spread(measures.finished)} after the start, says the engine"
+        yield "finished", f"{spread(measures.finished)} after the start, as the engine reports"
     if whole:
         yield "on storage", _on_storage(measures, whole)
         yield "synced", _synced(run)
@@ -110,7 +110,7 @@ def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
         states = [
             state + f" ({number}{of})" * (len(found) > 1) for state, number in found.most_common()
         ]
-        return f"it was not seen that the kernel has written the files: {', '.join(states)}"
+        return f"not seen whether the kernel wrote the files: {', '.join(states)}"
     seen = {one.clean for one in whole if one.clean_s is not None}
     text = f"{' or '.join(sorted(seen))} {spread(measures.clean)} after the start"
     others = len(whole) - measures.clean.number
@@ -123,11 +123,11 @@ def _synced(run: ProbedRun) -> str:
         return NOT_SEEN
     strace = ", as strace shows" if run.by_strace is not None else ""
     if not files and strace:
-        return f"by nobody{strace}"
+        return f"none{strace}"
     if not files and any(save.kind in SYNCED_UNSEEN for one in run.trained for save in one.saves):
         return "not seen: the engine syncs in C++, where Python shows nothing"
     if not files:
-        return "by nobody, as far as Python shows"
+        return "none seen from Python"
     names = sorted(
         {os.path.splitext(event["path"])[1] or os.path.basename(event["path"]) for event in files}
     )
@@ -136,7 +136,7 @@ def _synced(run: ProbedRun) -> str:
 
 def _bytes(measures: Measures, whole: list[Checkpoint]) -> str:
     last = whole[-1]
-    text = "no file was left to measure" if last.clean != NOT_SEEN else "files not seen"
+    text = "no file left to measure" if last.clean != NOT_SEEN else "files not seen"
     if last.files:
         text = f"{size(last.size)} in {counted(last.files, 'file')}"
     if last.bytes:

@@ -84,7 +84,7 @@ class Trace:
         except OSError as error:
             self._broken = True
             say(
-                f"{self.folder or 'no folder'} cannot be written to ({error.strerror or error}): process {os.getpid()} is not measured further"
+                f"{self.folder or 'no folder'} cannot be written to ({error.strerror or error}): process {os.getpid()} is no longer measured"
             )
 
     def _open(self) -> None:

@@ -66,7 +66,7 @@ def number_of(things: str) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isdigit() or int(text) == 0:
             raise argparse.ArgumentTypeError(
-                f'"{text}" is no number of {things}: use a whole number from 1'
+                f'"{text}" is not a number of {things}: use a whole number from 1'
             )
         return int(text)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ckptbench.decide.training_log.facts import Facts
 
 
-UNTOLD = "A log does not tell all that steps lose beside an asynchronous save, nor when a checkpoint is on storage: ckptbench-probe does."
+UNTOLD = "A log shows neither the full slowdown during asynchronous saves nor when a checkpoint is on storage: ckptbench-probe measures both."
 FROM_LOG = "as logged"
 """The name of the saves of a log, at any interval."""
 ASK_NOW = "How often you save today is not in the log: give --now."
@@ -44,7 +44,7 @@ def costs_of_log(options: Options) -> Costs:
     whose = ", ".join(path.name for path in paths)
     read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
     if missing := [*missing_rate(options), *_missing(facts, options)]:
-        raise click.UsageError("\n  ".join([f"{read} It does not tell all:", *missing]))
+        raise click.UsageError("\n  ".join([f"{read} Still missing:", *missing]))
     for fault in too_many_shares(options, options.gpus or facts.gpus or 0):
         raise click.UsageError(fault)
     try:
@@ -93,7 +93,9 @@ def _missing(facts: Facts, options: Options) -> Iterator[str]:
     if options.step is None and facts.step is None:
         yield MISSING["step"]
     if _takes_stall(options) and facts.stall is None:
-        why = "it does not tell how long one takes" if facts.saves else "it names no save"
+        why = (
+            "the log does not say how long a save takes" if facts.saves else "the log shows no save"
+        )
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
     if options.restart is None:
         yield MISSING["restart"]
@@ -164,11 +166,11 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
     if facts.stall is not None and _keeps_saves(facts, options):
         finished = f", finished after {duration(facts.durable_s)}" if facts.durable_s else ""
         beside = f", then slower steps up to the next line: {_shown(facts.slowdown)}" if facts.slowdown else ""  # fmt: skip
-        once = ", by one save, so how sure is not known" if facts.saves == 1 else ""
+        once = ", from one save, so its uncertainty is unknown" if facts.saves == 1 else ""
         told.append(f"a save {_shown(facts.stall)}{once}{beside}{finished}")
     if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
-    yield f"It tells: {'; '.join(told)}." if told else "All numbers are those of the options."
+    yield f"From the log: {'; '.join(told)}." if told else "All numbers come from the options."
     if _keeps_saves(facts, options):
         yield UNTOLD
 
@@ -179,11 +181,11 @@ def _cautions(facts: Facts, options: Options) -> Iterator[str]:
         yield ASK_NOW
     if facts.background and facts.durable_s is None and _keeps_saves(facts, options):
         if options.asynchronous:
-            yield "If the saves of the log are asynchronous, it does not tell when they are finished, and more is lost than it shows."
+            yield "If the log's saves are asynchronous, more is lost than shown: the log does not say when they finish."
         elif facts.is_async:
-            yield "Saves are asynchronous, and it does not tell when they are finished: give --async 3s+90s, or losses are at least these."
+            yield "Saves are asynchronous, and the log does not say when they finish: give --async 3s+90s, or take these losses as a minimum."
         else:
-            yield "If saves are asynchronous, it does not tell when they are finished: give --async 3s+90s, or they count as finished at once."
+            yield "If saves are asynchronous, the log does not say when they finish: give --async 3s+90s, or they count as finished at once."
     option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _keeps_saves(facts, options))  # fmt: skip
     if facts.aside and counts:
         yield f"{facts.aside}: give {option}."

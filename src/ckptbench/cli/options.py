@@ -167,7 +167,7 @@ class Options:
             return read_log(self.log, with_limit=self.limit is not None, gpus=gpus, restart_minutes=minutes, **more)  # fmt: skip
         except DataError:
             if _is_of_training(self.log):
-                raise DataError(f"{self.log}: this is the log of a training: give it by --training-log") from None  # fmt: skip
+                raise DataError(f"{self.log}: this is the log of a training: give it to --training-log") from None  # fmt: skip
             raise
 
     def _write_s(self, gpus: int) -> float:

@@ -75,9 +75,7 @@ def at_bound(choice: Choice) -> str:
     """What is known of a strategy where no failure was seen: no number that a program can be told."""
     steps = counted(round(choice.steps.value), "step")
     apart = duration(choice.interval_s.value)
-    return (
-        f"no failure seen: save {AT_LEAST}{steps} ({apart}) apart; no setting follows from a bound"
-    )
+    return f"no failure was seen, so there is no setting to copy: save {AT_LEAST}{steps} ({apart}) apart"
 
 
 def not_needed(choice: Choice, training_steps: int | None) -> str:

@@ -225,8 +225,8 @@ def decided(
         told = fewer[0].replace("decision.gpus has", "--gpus is")
         raise ConfigError(
             told.replace(
-                ": they are not projected to fewer, so it is left out",
-                ", which are not projected to fewer: leave it out",
+                ", which cannot be projected to fewer: left out",
+                ", which cannot be projected to fewer: leave it out",
             )
         )
     every = advice(costs.table, [rate], choices, limit)

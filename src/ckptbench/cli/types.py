@@ -49,7 +49,7 @@ class Log(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(value)
         if value == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
-            self.fail(f"{show(str(value))} is no file: write it into one first, as by > train.log", param, ctx)  # fmt: skip
+            self.fail(f"{show(str(value))} is not a file: write it to one first, as with > train.log", param, ctx)  # fmt: skip
         return super().convert(value, param, ctx)
 
 
@@ -58,7 +58,7 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if str(value) == "-":
-            self.fail(f"{show('-')} is no name of a file: write one, as page.html", param, ctx)
+            self.fail(f"{show('-')} is not a file name: write one, as page.html", param, ctx)
         return super().convert(value, param, ctx)
 
 

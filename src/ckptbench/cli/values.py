@@ -103,7 +103,7 @@ def hint(text: str) -> str:
         unit = match[2].upper()
         return f"{show(text)} may mean bits or bytes: write {match[1]}{unit}bit/s or {match[1]}{unit}B/s"
     if ZERO.fullmatch(text):
-        return f"{show(text)}: 0 is never measured: write the shortest that it may be, as 1ms"
+        return f"{show(text)}: 0 cannot be used: write the shortest likely value, as 1ms"
     return ""
 
 
@@ -133,7 +133,7 @@ def read_failures(text: str) -> int | Seen:
     if COUNTED.fullmatch(text) and isinstance(seen := read_mtbf(text), Seen):
         return seen
     if not re.fullmatch(r"\s*\d{1,6}\s*", text) or int(text) > MOST_FAILURES:
-        raise ConfigError(f"{show(text)} is no count of failures: use a whole number from 0 to {MOST_FAILURES:,}")  # fmt: skip
+        raise ConfigError(f"{show(text)} is not a number of failures: use a whole number from 0 to {MOST_FAILURES:,}")  # fmt: skip
     return int(text)
 
 
@@ -163,7 +163,7 @@ def read_price(text: str) -> Price:
     """Money for a GPU-hour: `2.5`, `$2.5`, `2.5 EUR`."""
     match = PRICE.fullmatch(AN_HOUR.sub("", text))
     if match is None or (match[1] and match[3]) or not 0 < float(match[2].replace(",", "")) <= MOST:
-        raise ConfigError(f"{show(text)} is no price: write a number above 0, with a currency or without, as 2.5, $2.5 or 2.5 EUR")  # fmt: skip
+        raise ConfigError(f"{show(text)} is not a price: write a number above 0, with a currency or without, as 2.5, $2.5 or 2.5 EUR")  # fmt: skip
     return Price(float(match[2].replace(",", "")), match[1], match[3])
 
 
@@ -178,7 +178,7 @@ def read_states(text: str) -> list[str]:
 
     states = [state.strip().upper() for state in text.split(",")]
     if unknown := [state for state in states if state not in ENDS]:
-        raise ConfigError(f"{show(unknown[0])} is no state of a job that ended: use {', '.join(ENDS)}")  # fmt: skip
+        raise ConfigError(f"{show(unknown[0])} is not the state of an ended job: use {', '.join(ENDS)}")  # fmt: skip
     return states
 
 

@@ -34,7 +34,7 @@ def left_out(costs: pd.DataFrame, choices: DecisionSection) -> list[str]:
     """A line for each number of GPUs that the user asks for, and that is below all numbers whose costs are known."""
     least = costs["ranks"].min()  # NaN where there are no costs
     return [
-        f"decision.gpus has {gpus:,}, and the costs are of {least:,} GPUs or more: they are not projected to fewer, so it is left out"
+        f"decision.gpus has {gpus:,}, and the costs are of {least:,} GPUs or more, which cannot be projected to fewer: left out"
         for gpus in choices.gpus
         if gpus < least
     ]

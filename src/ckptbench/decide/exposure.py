@@ -60,7 +60,7 @@ class EndsOfJobs:
 
     def said(self, gpus: int) -> str:
         """A sentence on that factor."""
-        return f"{self.named}: counted per job, one in {self.every_hours:,.3g} h for yours of {self.gpus:,.0f} GPUs, and as often on {gpus:,}"
+        return f"{self.named}: counted per job, one in {self.every_hours:,.3g} h for your jobs of {self.gpus:,.0f} GPUs, and just as often on {gpus:,} GPUs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,7 +45,7 @@ def read_failure_files(
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise ConfigError(
-            f"decision.rates is {show(str(folder))}: no file *.yaml is there: name a folder like config/failures"
+            f"decision.rates is {show(str(folder))}: it has no file *.yaml: name a folder like config/failures"
         )
     names = [path.stem for path in paths]
     if chosen not in (None, *names):

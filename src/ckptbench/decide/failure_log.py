@@ -33,7 +33,7 @@ def count_failures(path: Path, file: FailureFile, *, with_limit: bool = False) -
         raise DataError(f"{path}: it lasts more than 50 years: write all times in the same way, with `from` and `to` in seconds or as dates")  # fmt: skip
     counted = watched.counted(file.restart_s)
     if counted.risk_gpu_hours <= LEAST * counted.watched_gpu_hours:
-        words = "no time was watched but within one restart of a failure: give a longer log"
+        words = "all of its time is within one restart of a failure: give a longer log"
         if counted.watched_gpu_hours <= 0 and (file.begin is not None or file.end is not None):  # fmt: skip
             words = "no GPU was watched from `from` to `to`: correct them"
         raise DataError(f"{path}: it gives no rate, as {words}")
@@ -76,4 +76,4 @@ def _check_names(table: LogTable) -> None:
     if not {name.upper() for name in table.names}.isdisjoint(ENDS):
         raise DataError(f"{where}: this is a job, not the names of the columns: leave out --noheader, as in {ASK}")  # fmt: skip
     if "JobID" in table.names[0]:
-        raise DataError(f"{where}: the columns of this table of sacct cannot be told apart: print it by {ASK}")  # fmt: skip
+        raise DataError(f"{where}: the columns of this table of sacct cannot be separated: print it by {ASK}")  # fmt: skip

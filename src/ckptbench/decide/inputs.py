@@ -59,7 +59,7 @@ UNCERTAIN = {
 COSTED_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *RECOVERY_COLUMNS)
 """What has costs: checkpoints of a system, and a recovery."""
 COSTED = tuple(column.name for column in COSTED_COLUMNS)
-UNFINISHED = "asynchronous saves are finished later than the log tells, so more is lost"
+UNFINISHED = "asynchronous saves finish later than the log shows, so more is lost"
 """A note on a row of a training log."""
 DECISION_COSTS = Table(
     "decision_costs",
@@ -90,8 +90,8 @@ DECISION_COSTS = Table(
     ),
 )  # fmt: skip
 
-MODEST = "the runs of one repeat alone: no interval"
-UNKNOWN_SLOWDOWN = "slower steps during a save are taken as none, as every step ran beside one"
+MODEST = "only one repeat: no interval"
+UNKNOWN_SLOWDOWN = "the slowdown during a save counts as 0, as every step ran beside a save"
 AS_FAST = Estimate(1.0, UNKNOWN)
 Tables = Mapping[str, pd.DataFrame]
 

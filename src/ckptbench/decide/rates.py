@@ -105,18 +105,22 @@ class FailureRate:
             merged = found - self.log.failures
             yield (
                 f"{found:,} failure{'s' * (found != 1)} in {self.log.risk_gpu_hours:,.0f} GPU-hours"
-                + (f"; {merged:,} within one restart of another, counted with it" if merged else "")
+                + (
+                    f"; {merged:,} within one restart of an earlier one, counted as one with it"
+                    if merged
+                    else ""
+                )
             )
             yield from self.log.doubts
             if self.log.is_of_failures_alone:
-                yield "every job of the table failed: if others ran, ask for them too, as failures are rarer then"
+                yield "every job of the table failed: if other jobs ran, add them, as failures are then rarer"
         if self.is_bound:
-            yield "no failure was seen: the rate is at most one in a third of the time"
+            yield "no failure was seen: the rate is at most one per third of the time"
         elif self.failures is not None and self.failures < FEW:
             fewest, most = (self.mean_gpu_hours / end for end in (self.seen.hi, self.seen.lo))
-            yield f"only {self.failures}: failures may come {fewest:.2g} to {most:.2g} times as often (brackets: 95 %)"
+            yield f"only {self.failures} failure{'s' * (self.failures != 1)}: the true rate may be {fewest:.2g} to {most:.2g} times this (brackets: 95 %)"
         if self.is_published:
-            yield "seen elsewhere: yours may fail a sixth or six times as often"
+            yield "measured elsewhere: your rate may be a sixth of it or six times as high"
 
 
 def read_rates(folder: Path) -> list[FailureRate]:
@@ -146,7 +150,7 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
                 f"; did you mean {files[each].stem}?" for each in get_close_matches(name, files, 1)
             )
             raise ConfigError(
-                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log is given by --log{near}"
+                f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log goes to --log{near}"
             )
         path = files[name]
     return _rate_of(path.stem, *read_failure_file(path))

@@ -27,7 +27,7 @@ from ckptbench.decide.log_table import LogTable
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 
 COLUMNS = "JobID,State,Start,End,Elapsed,AllocTRES"
-ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS} (without --allusers, your own jobs alone)"
+ASK = f"sacct --allusers --allocations --duplicates --parsable2 --starttime=2026-01-01 --format={COLUMNS} (without --allusers, only your own jobs)"
 UNKNOWN = ("", "unknown", "none")
 """What sacct prints for the end of a job that still runs, and for the start of one that has not begun."""
 STATE = r"([A-Z_]{3,})\+?(?: by .*)?"
@@ -57,7 +57,7 @@ def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -
     """
     jobs = _jobs(table, file)
     doubts = table.doubts()
-    no_gpus = f"{table.path}: no job had a GPU: AllocTRES says so by gres/gpu=8; where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
+    no_gpus = f"{table.path}: no job had a GPU (AllocTRES would show gres/gpu=8): where Slurm counts no GPUs, leave this column out, and give gpus, from and to in a YAML file"
     if table.text("AllocTRES").str.contains(r"\+$").any() and not jobs["gpus"].any():
         raise DataError(f"{table.path}: AllocTRES is cut off (+): print it whole by {ASK}")
     if len(jobs) and table.has("AllocTRES") and not jobs["gpus"].any():
@@ -157,8 +157,8 @@ def _without_lost_ends(jobs: pd.DataFrame, file: FailureFile) -> tuple[pd.DataFr
     if lost.empty:
         return jobs, ()
     return jobs.drop(lost.index), (
-        f"{_named(lost)} still RUNNING for longer than any that ended ({longest_s / SECONDS_PER_DAY:.3g} days), or since long before "
-        "these: not counted, as Slurm may have lost their end: see `sacctmgr show runawayjobs`; if they do run, give gpus, from and to in a YAML file",
+        f"{_named(lost)} still RUNNING longer than any ended job ({longest_s / SECONDS_PER_DAY:.3g} days), or since long before "
+        "them: not counted, as Slurm may have missed their end (`sacctmgr show runawayjobs`); if they do run, give gpus, from and to in a YAML file",
     )
 
 
@@ -197,7 +197,7 @@ def _left_out(jobs: pd.DataFrame, file: FailureFile, *, with_limit: bool) -> Ite
     named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
     more = [state for state in file.states if state not in FAILURE_STATES]
     add = f"--count {','.join([*more, *numbers.index])}" if file.log is None else "them to `states`"
-    yield f"not counted: {named}: if your training starts again after them, add {add}"
+    yield f"not counted: {named}; if your training restarts after those, add {add}"
 
 
 def _soon(failed: pd.DataFrame, file: FailureFile) -> Iterator[str]:
@@ -206,8 +206,8 @@ def _soon(failed: pd.DataFrame, file: FailureFile) -> Iterator[str]:
     soon = failed[ran & failed["state"].isin(OWN_ERRORS) & failed["has_elapsed"]]
     if len(soon):
         yield (
-            f"{_named(soon)} failed sooner than a restart takes ({file.restart_minutes:.3g} min), as by an error in a script: counted; "
-            f"remove {'its line' if len(soon) == 1 else 'their lines'} if so"
+            f"{_named(soon)} failed sooner than a restart takes ({file.restart_minutes:.3g} min), perhaps by an error in a script: counted; "
+            f"remove {'its line' if len(soon) == 1 else 'their lines'} if it was"
         )
 
 

@@ -64,5 +64,7 @@ def read_params(text: str) -> float:
     match = PARAMS.fullmatch(text)
     number = float(match[1].replace(",", "")) * SCALES.get(match[2].lower(), 0.0) if match else 0.0
     if not 1 <= number <= MOST_PARAMS:
-        raise ConfigError(f"{show(text)} is no number of parameters: write it as 7B, 350M or 7e9")
+        raise ConfigError(
+            f"{show(text)} is not a number of parameters: write it as 7B, 350M or 7e9"
+        )
     return number

@@ -50,7 +50,9 @@ def _lasting(time: Estimate) -> Estimate:
 
 def _regular(interval: str) -> str:
     if interval == str(NEVER):
-        raise ValueError("use an interval, such as 1 or 500 steps: never is none to compare with")
+        raise ValueError(
+            "use an interval, such as 1 or 500 steps: `never` gives nothing to compare with"
+        )
     return interval
 
 

@@ -61,9 +61,9 @@ def _unknown(seen: Seen, first: Difference) -> Iterator[str]:
         # As buffers, which the model fills before the first update.
         yield f"missing: {listed(first.tensors)}, or what it is made from: the probe sees it only after an update"
     elif any(own.begin is None for own in seen.again.values()):
-        yield f"what is missing cannot be told, as the state at the resume is not seen; different are {listed(first.tensors)}"
+        yield f"unknown what is missing, as the state at the resume was not seen; these differ: {listed(first.tensors)}"
     elif _is_recorded(seen, first):
-        yield f"{GUESSED}: gradients of an accumulation, or an option of the optimizer: what the model is given, the restored state, random states and learning rates are the same"
+        yield f"{GUESSED}: gradients of an accumulation, or an option of the optimizer: batches, restored state, random states and learning rates are the same"
     else:
         yield f"{GUESSED}: the order of the data, or a random generator of the program's own, or gradients of an accumulation, or an option of the optimizer: the restored state, random states and learning rates are the same"
 
@@ -118,17 +118,15 @@ def _batches(seen: Seen, start: int, first: Difference) -> str:
         if one.batches and one.batches == other.batches[: len(one.batches)]:
             return f"{DECIDES}: {len(other.batches)} batches for update {update}, where the undisturbed run takes {len(one.batches)}"
         of = next((n for n, state in whole.after.items() if state.batches == other.batches), None)
-        whose = "others than in the undisturbed run" if of is None else f"those of update {of}"
-        return (
-            f"the place in the data: the model is given other batches in update {update}: {whose}"
-        )
+        whose = "not those of the undisturbed run" if of is None else f"those of update {of}"
+        return f"the place in the data: the model gets other batches in update {update}: {whose}"
     return ""
 
 
 def _random(seen: Seen, start: int, first: Difference, name: str) -> str:
     if not _is_restored(seen, start, first, name):
         return f"missing: the random state of {name}"
-    since = "was restored, and drawn from otherwise since, as by a new iterator of a data loader"
+    since = "was restored, but draws since then differ, perhaps by a new iterator of a data loader"
     if _is_recorded(seen, first):
         return f"missing: the random state of {name} at the first update: it {since}, though the batches are the same: restore it once more when the iterator is made"
     return f"{GUESSED}: the place in the data: the random state of {name} {since}: restore its order, and skip the batches that are done"

@@ -71,7 +71,7 @@ def _left(
 ) -> Iterator[tuple[str, Iterable[str]]]:
     yield "beside the model in one run only", sorted(of_one - ignored)
     yield (
-        "beside the model with another value, which no update has changed since the resume",
+        "beside the model, with another value that no update has changed since the resume",
         sorted(still - ignored),
     )
     ended = [(a, b) for a, b in pairs if a.ends and b.ends] or pairs
@@ -81,7 +81,7 @@ def _left(
         sorted({name.partition(": ")[0] for name in names}),
     )
     own = {name for a, b in pairs for name in (*a.saved, *b.saved, *a.beside, *b.beside)} & ignored
-    yield "which two undisturbed runs have differently", sorted(own)
+    yield "which differ between two undisturbed runs", sorted(own)
 
 
 def unread(

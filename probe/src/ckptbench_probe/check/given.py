@@ -167,7 +167,7 @@ class Checker:
                 except BaseException as error:
                     if is_of_training(error):
                         raise
-                    given.trouble = f"what it was given cannot be read ({text_of(error)})"
+                    given.trouble = f"the tensors passed to it cannot be read ({text_of(error)})"
         if not self.gate.on_stepping_thread:
             self.gate.returned(given.number)
             self.gate.hold(given.number)
@@ -252,7 +252,7 @@ class Checker:
     def _compare(self, given: Given, read: Reader) -> Found | str:
         """Or why it cannot be compared."""
         if given.digests is None:
-            return given.trouble or "what the save was given was not seen"
+            return given.trouble or "the tensors passed to the save were not seen"
         with self.gate.quiet(), self._lock:
             others = [
                 one

@@ -39,7 +39,7 @@ UNDISTURBED, REPEATED, KILLED, RESUMED = "undisturbed", "undisturbed-again", "ki
 def add(verbs: Verbs) -> None:
     own = verbs.add_parser(
         "resume",
-        help="does it give back the same training after a kill?",
+        help="whether a resume after a kill gives back the same training",
         usage="ckptbench-probe check resume --kill-at N [options] -- COMMAND ... {folder} ...",
         description="Runs the training three times: undisturbed; killed after N updates; started again. Compares their states bit by bit. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
@@ -49,44 +49,46 @@ def add(verbs: Verbs) -> None:
         type=number_of("updates"),
         required=True,
         metavar="N",
-        help="updates after which the training is killed; choose one between two saves",
+        help="number of updates after which the training is killed; choose one between two saves",
     )
     own.add_argument(
         "--until",
         type=number_of("updates"),
         metavar="U",
-        help="updates that are compared at most, after which runs are ended; default: twice as many",
+        help="last update to compare, where runs are ended; default: twice --kill-at",
     )
     own.add_argument(
-        "--resume", metavar="COMMAND", help="by which you start it again; default: the same command"
+        "--resume",
+        metavar="COMMAND",
+        help="the command that resumes the training; default: the same command",
     )
     own.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="for checkpoints, where it is fixed in the program: it is renamed between the runs",
+        help="folder of its checkpoints, if the program fixes it; it is renamed between the runs",
     )
     own.add_argument(
         "--data",
         action="store_true",
-        help="record what the model is given too: tells the place in the data from random states (PyTorch)",
+        help="also record the inputs of the model, to separate the place in the data from random states (PyTorch)",
     )
     own.add_argument(
         "--timeout",
         type=_minutes,
         metavar="MINUTES",
-        help="for each run; default: three times what the undisturbed one takes, and a minute",
+        help="time limit of each run; default: three times the undisturbed run, and a minute",
     )
     own.add_argument(
         "--folder",
         type=Path,
         default=Path(folders.FOLDER),
-        help="for the runs and resume.json; default: %(default)s",
+        help="folder for the runs and resume.json; default: %(default)s",
     )
     own.add_argument(
         "command",
         nargs=argparse.REMAINDER,
-        help="after --, with {folder} where it names its folder for checkpoints",
+        help="after --, with {folder} for its folder of checkpoints",
     )
 
 
@@ -96,7 +98,7 @@ def _minutes(text: str) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f'"{text}" is no number of minutes')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of minutes')
     return found
 
 
@@ -201,12 +203,12 @@ def _check(plan: Plan) -> Verdict:
     if not killed.at_update:
         reason = killed.reason() if killed.failed else "it ended before"
         return cannot_tell(
-            f"the run that was to be killed after update {plan.kill_at} did not get there ({reason})"
+            f"the run to be killed after update {plan.kill_at} did not get there ({reason})"
         )
     until_then = ranks(killed.folder)
     if until_then.keys() != whole.keys():
         return cannot_tell(
-            f"of {len(whole)} ranks, {len(until_then)} had done an update when the training was killed: choose a larger --kill-at"
+            f"{len(until_then)} of {len(whole)} ranks had made an update when the training was killed: choose a larger --kill-at"
         )
     again = plan.run(RESUMED, limit_s=limit_s, checkpoints=KILLED)
     return judge(
@@ -239,7 +241,7 @@ def _obstacle(whole: Ranks, plan: Plan, told: str) -> str | None:
         hint = f" ({told})" if told else ""
         return f"no state was seen: it is read from optimizers of PyTorch, `fit` of Keras, Orbax's CheckpointManager, and sessions whose s.step(state=...) names it{hint}"
     if any(rank.attempts > 1 for rank in whole.values()):
-        return "several processes say that they are the same rank, or the command starts it again by itself: let it start each rank once"
+        return "several processes claim to be the same rank, or the command restarts it itself: let it start each rank once"
     done = min(max(rank.after) for rank in whole.values())
     if done <= plan.kill_at:
         return f"the undisturbed run has {done} updates: choose a smaller --kill-at than {plan.kill_at}"

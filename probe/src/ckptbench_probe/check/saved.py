@@ -10,7 +10,7 @@ from ckptbench_probe.reading import Event
 
 WHOLE, MIXED, TORN, CANNOT_TELL = "whole", "mixed as given", "TORN", "cannot tell"
 WORST_FIRST = (TORN, CANNOT_TELL, MIXED, WHOLE)
-NOTHING = "it holds no tensor that can be compared"
+NOTHING = "it has no tensor that can be compared"
 
 
 @dataclass
@@ -67,15 +67,15 @@ class Saved:
         if self.verdict == CANNOT_TELL:
             return "; ".join(dict.fromkeys(self.troubles)) or NOTHING
         if self.several:
-            return f"the save was given tensors of several updates: {parts}"
+            return f"the save received tensors of several updates: {parts}"
         if self.state_of is None:
-            return f"what the save was given after update {self.update}"
+            return f"the tensors passed to the save after update {self.update}"
         return f"the state of update {self.state_of}"
 
     def _torn(self) -> str:
         names = ", ".join(self.names[:3]) + (", ..." if self.torn > len(self.names[:3]) else "")
         number = f"{self.compared + self.values} tensors{' and values' if self.values else ''}"
-        return f"{self.torn} of {number} are not those that the save was given ({names})"
+        return f"{self.torn} of {number} are not those passed to the save ({names})"
 
     def _instead(self) -> str:
         mixed = self.torn_of["mixed"]

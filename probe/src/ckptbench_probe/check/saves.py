@@ -35,10 +35,13 @@ def add(verbs: Verbs) -> None:
         "saves",
         help="whether each file is the state of one update, whole",
         usage="ckptbench-probe check saves [--folder FOLDER] -- COMMAND ...",
-        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit code 0: all are sound; 1: one is torn; 2: cannot tell; 3: nothing tore, but a save was given tensors of several updates, as of a best model beside the newest optimizer.",
+        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit codes: 0 all are whole, 1 one is torn, 2 cannot tell, 3 nothing tore, but a save received tensors of several updates (such as a best model with the newest optimizer).",
     )
     verb.add_argument(
-        "--folder", type=Path, default=Path(FOLDER), help="for what is found; default: %(default)s"
+        "--folder",
+        type=Path,
+        default=Path(FOLDER),
+        help="folder for the results; default: %(default)s",
     )
     verb.add_argument(
         "command",
@@ -134,7 +137,7 @@ def _lines(
     if known:
         lines.append(_line("whole", f"of update {_listed(known)}"))
     if given:
-        lines.append(_line("whole", f"as given to the save after update {_listed(given)}"))
+        lines.append(_line("whole", f"as passed to the save after update {_listed(given)}"))
     compared, values = sum(one.compared for one in saves), sum(one.values for one in saves)
     if compared:
         others = f" and {values:,} other values" if values else ""
@@ -166,7 +169,7 @@ def _sentence(
         return f"TORN: {torn} of {_number(found)} {'is' if torn == 1 else 'are'} not the state of one update"
     if verdict == MIXED:
         mixed = sum(one.verdict == MIXED for one in found)
-        return f"mixed as given: {mixed} of {_number(found)} {'has' if mixed == 1 else 'have'} tensors of several updates, and nothing tore: the save was given them"
+        return f"mixed as given: {mixed} of {_number(found)} {'has' if mixed == 1 else 'have'} tensors of several updates, but nothing tore: the program passed them to the save"
     if verdict == SOUND:
         if more:
             return f"sound in what was compared, which was not every file: {_number(found)}{_of_files(found)}"

@@ -18,7 +18,8 @@ VERBS: dict[str, Any] = {"saves": saves, "resume": resume}
 
 def add(verbs: Verbs) -> None:
     check = verbs.add_parser(
-        "check", help="whether files are whole, and a training resumes as if it had not been killed"
+        "check",
+        help="check whether saved files are whole, and whether training resumes as if it had not been killed",
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     for verb in VERBS.values():

@@ -57,7 +57,7 @@ def judge(seen: Seen) -> Verdict:
         return _without_update(seen)
     if seen.again.keys() != seen.killed.keys():
         return cannot_tell(
-            f"the training had {len(seen.killed)} ranks, and {len(seen.again)} after it was started again"
+            f"the training had {len(seen.killed)} ranks, and {len(seen.again)} after the restart"
         )
     starts = {rank: resumed_from(seen.killed[rank], own) for rank, own in seen.again.items()}
     start = starts[0] if 0 in starts else next(iter(starts.values()))
@@ -84,30 +84,28 @@ def _irreproducible(unlike: Difference) -> Verdict:
 
 def _without_update(seen: Seen) -> Verdict:
     if seen.failure is not None:
-        return Verdict(
-            DIFFERENT, (f"does not resume: the run that was started again {seen.failure}",)
-        )
+        return Verdict(DIFFERENT, (f"does not resume: the restarted run {seen.failure}",))
     return Verdict(
         DIFFERENT,
         (
-            "does not resume: the run that was started again ended without an update, as if the training had been done",
+            "does not resume: the restarted run ended without an update, as if training were complete",
         ),
     )
 
 
 def _unaligned(start: Unknown, seen: Seen) -> Verdict:
     if start.odd:
-        line = "DIFFERENT from the resume on: the state that the training began with is neither its first one nor that of any update before the kill"
+        line = "DIFFERENT from the resume on: the restarted training begins with a state that is neither the initial one nor that of any update before the kill"
         return Verdict(DIFFERENT, (line, *_failed(seen)))
     return cannot_tell(
-        "the state that the training began with fits several updates: its optimizer counts no steps"
+        "the state at the restart matches several updates: its optimizer counts no steps"
     )
 
 
 def _began_again(seen: Seen) -> Verdict:
     finished = [update for update, done in seen.saves.items() if done and update < seen.kill_at]
     if finished:
-        line = f'does not resume: it began again at 0, though the save of update {max(finished)} was finished. If another command goes on from there, name it: --resume "COMMAND"'
+        line = f'does not resume: it started from 0, although the save of update {max(finished)} was finished. If another command resumes, name it:  --resume "COMMAND"'
         return Verdict(DIFFERENT, (line, _lost_work(seen, 0)), resumed_from=0)
     begun = [update for update in seen.saves if update < seen.kill_at]
     why = (
@@ -117,7 +115,7 @@ def _began_again(seen: Seen) -> Verdict:
     )
     return Verdict(
         CANNOT_TELL,
-        (f"cannot tell: the training began again at 0, as {why}: choose a later --kill-at",),
+        (f"cannot tell: the training started from 0, as {why}: choose a later --kill-at",),
         resumed_from=0,
     )
 
@@ -221,7 +219,7 @@ def _lost_work(seen: Seen, start: int) -> str:
 
 
 def _failed(seen: Seen) -> tuple[str, ...]:
-    return () if seen.failure is None else (f"the run that was started again {seen.failure}",)
+    return () if seen.failure is None else (f"the restarted run {seen.failure}",)
 
 
 def _unrestored(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> tuple[str, ...]:
@@ -234,8 +232,8 @@ def _unrestored(seen: Seen, start: int, last: int, unseeded: frozenset[str]) -> 
             names.update(names_that_differ(one.random, other.random))
             drawn |= drawn_from(seen.whole[rank], start, last)
     texts = (
-        (names & drawn, "which the training draws from, though nothing that was compared differs"),
-        (names - drawn, "from which no update has drawn; a later draw would differ"),
+        (names & drawn, "and the training draws from it, although nothing compared differs"),
+        (names - drawn, "and no update has drawn from it; a later draw would differ"),
     )
     return tuple(
         f"not restored: the random state of {', '.join(sorted(found - unseeded))}, {text}"

@@ -75,15 +75,15 @@ class Measured:
     def untimed(self) -> str:
         """Why its times do not count. Empty: they do."""
         if not self.ranks:
-            return f"its traces are gone: remove {self.planned.folder} to make it again"
+            return f"its traces are missing: remove {self.planned.folder} to make it again"
         if self.measures.attempts > 1:
             return "its training was started more than once"
         if self.measures.killed:
             return "a rank was killed"
         if self.measures.updates <= WARMUP_STEPS:
-            return f"it has {counted(self.measures.updates, 'step')}, and the first {WARMUP_STEPS} count for nothing"
+            return f"it has {counted(self.measures.updates, 'step')}, and the first {WARMUP_STEPS} do not count"
         if not self.quiet_s:
-            return "a save was under way in every step: save less often"
+            return "every step overlapped a save: save less often"
         return ""
 
     @cached_property
@@ -177,7 +177,7 @@ def result(setting: Setting, runs: Sequence[Measured], baselines: Mapping[int, M
     step = estimate([run.period_s for run in own])
     if not setting.baseline:
         saved = max((len(run.checkpoints) for run in own), default=0)
-        note = f"the baseline saved too ({saved} times at most): the paired overhead lacks what that cost, and pauses at saves are charged to them"
+        note = f"the baseline saved too (up to {saved} times): the paired overhead lacks that cost, and pauses at saves count as part of them"
         return Result(setting, own, step, notes=(note,) if saved else ())
     beside = [(run, baselines[run.planned.block]) for run in own if run.planned.block in baselines]
     pairs = [(run, other) for run, other in beside if run.measures.updates == other.measures.updates]  # fmt: skip
@@ -224,15 +224,15 @@ def _notes(
 ) -> list[str]:
     found = []
     if own and not any(run.checkpoints for run in own):
-        found.append("never saved that the probe has seen: nothing is known of what that costs")
+        found.append("the probe saw no save, so its cost is unknown")
     if len(beside) < len(own):
         found.append(f"{len(own) - len(beside)} of {len(own)} runs have no baseline in their block")
     if len(pairs) < len(beside):
         run, other = next(pair for pair in beside if pair not in pairs)
-        found.append(f"{len(beside) - len(pairs)} of {len(beside)} baselines made other steps than their run ({other.measures.updates} and {run.measures.updates}), and are not compared with it")  # fmt: skip
+        found.append(f"{len(beside) - len(pairs)} of {len(beside)} baselines made different numbers of steps than their runs ({other.measures.updates} and {run.measures.updates}): not compared")  # fmt: skip
     failed = sum(one.failed for run in own for one in run.measures.checkpoints)
     if failed:
-        found.append(f"{counted(failed, 'save')} ended in an error and count for nothing")
+        found.append(f"{counted(failed, 'save')} ended in an error and do not count")
     if paired and in_run and paired.is_apart_from(in_run):
         found.append(f"the two estimates disagree: {paired.mean:.1%} against the baseline, which counts, {in_run.mean:.1%} from inside the run")  # fmt: skip
     return found

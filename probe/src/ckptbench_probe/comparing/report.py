@@ -83,20 +83,20 @@ def screen(results: Sequence[Result]) -> list[str]:
     baselines = {one.setting.label: one for one in results if not one.setting.baseline}
     if saving:
         lines += [
-            _line("", "means over blocks, with 95 % intervals. overhead: extra time against no checkpoints; a step: extra time a step, on average;"),
-            _line("", "stall: training stands still for a save; hidden: what steps beside a save take longer; bytes: of a checkpoint"),
+            _line("", "means over blocks, with 95 % intervals. overhead: extra time compared with no checkpoints; a step: mean extra time per step;"),
+            _line("", "stall: a save stops training; hidden: how much slower steps are during a save; bytes: of one checkpoint"),
         ]  # fmt: skip
     for label, one in baselines.items():
-        step = f"a step {_between(one.step, duration)}" if one.step else "no run of it counts"
+        step = f"a step {_between(one.step, duration)}" if one.step else "none of its runs counts"
         lines.append(_line("baseline", f"{label + ': ' if label != 'baseline' else ''}{step}"))
     blocks = max((len(one.runs) for one in saving), default=3)
     if blocks < 3:
         few = (
-            "one block: no intervals, as it cannot show"
+            "one block: no intervals, as it does not show"
             if blocks == 1
-            else "two blocks: wide intervals, as they hardly show"
+            else "two blocks: wide intervals, as they barely show"
         )
-        lines.append(_line("note", f"{few} how much runs differ by themselves. --repeats 3 adds what is missing"))  # fmt: skip
+        lines.append(_line("note", f"{few} how much runs differ by chance. --repeats 3 adds the missing blocks"))  # fmt: skip
     return lines + [
         _line("note", f"{one.setting.label}: {note}") for one in results for note in one.notes
     ]
@@ -196,7 +196,7 @@ def _seconds(one: Estimate) -> Seconds:
 def advice(ways: dict[Values, Result], known: Sequence[Costs], overrides: Overrides, file: Path) -> list[str]:  # fmt: skip
     """How often to save in each way, where that can be computed here; else the command that computes it. `file`: that of the costs."""
     if not known:
-        return [_line("answer", "how often to save cannot be told: no save was timed")]
+        return [_line("answer", "no answer on how often to save: no save was timed")]
     ranks = max(run.measures.ranks for one in ways.values() for run in one.runs)
     asked = command(overrides, ranks, file)
     if overrides.mtbf_s is None:

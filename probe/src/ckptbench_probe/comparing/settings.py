@@ -149,7 +149,7 @@ def _check_block(block: Sequence[Setting]) -> None:
             )
         if not one.words or shutil.which(one.words[0]) is None:
             raise SettingsError(
-                f"{one.words[0] if one.words else one.label}: there is no such program: correct the command after --"
+                f"{one.words[0] if one.words else one.label}: no such program: correct the command after --"
             )
         if Path(one.words[0]).name == "ckptbench-probe":
             raise SettingsError(

@@ -67,20 +67,20 @@ def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
     own = verbs.add_parser(
         "compare",
         parents=[overrides],
-        help="what other intervals, engines or options of saving cost",
+        help="measure what other intervals, engines or options of saving cost",
         usage="ckptbench-probe compare --value NAME=A,B --baseline NAME=X [options] -- COMMAND ... {NAME} ... {folder} ...",
         description="Runs the command with every combination of values, in blocks: each block has every setting and, beside it, its baseline without "
-        "checkpoints. Start it again with the same words after an interruption: runs that are there stay. On a cluster start it once in an allocation, "
+        "checkpoints. After an interruption start the same command again: finished runs are kept. On a cluster start it once in an allocation, "
         "with the launcher in the command: -- srun python train.py --out {folder}. Exit codes: 0 all runs count, 1 some do not, 2 nothing was run.",
     )
-    own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="what {NAME} stands for, in turn; more --value: all combinations. A word {NAME} takes all words of its value, or vanishes where that is empty")  # fmt: skip
-    own.add_argument("--baseline", action="append", default=[], metavar="NAME=X", help="a value with which nothing is saved, as interval=1000000. Each combination of the other values gets a baseline of its own")  # fmt: skip
-    own.add_argument("--repeats", type=number_of("blocks"), default=3, metavar="N", help="blocks; default: %(default)s")  # fmt: skip
-    own.add_argument("--output", type=Path, default=Path("compare"), metavar="FOLDER", help="for all that is measured, and for the {folder} of each run, which is removed after it; default: %(default)s")  # fmt: skip
-    own.add_argument("--timeout", type=number_of("minutes"), metavar="MINUTES", help="for each run; default: none")  # fmt: skip
-    own.add_argument("-n", "--dry-run", action="store_true", help="print the runs and which of them are there")  # fmt: skip
+    own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="the values that replace {NAME}, one run each; several --value: all combinations. A value may have several words, or be empty")  # fmt: skip
+    own.add_argument("--baseline", action="append", default=[], metavar="NAME=X", help="a value with which nothing is saved, as interval=1000000; each combination of the other values has its own baseline")  # fmt: skip
+    own.add_argument("--repeats", type=number_of("blocks"), default=3, metavar="N", help="number of blocks; default: %(default)s")  # fmt: skip
+    own.add_argument("--output", type=Path, default=Path("compare"), metavar="FOLDER", help="folder for all measurements, and for the {folder} of each run, which is removed after the run; default: %(default)s")  # fmt: skip
+    own.add_argument("--timeout", type=number_of("minutes"), metavar="MINUTES", help="time limit of each run; default: none")  # fmt: skip
+    own.add_argument("-n", "--dry-run", action="store_true", help="only list the runs, and how many are done")  # fmt: skip
     own.add_argument("--json", action="store_true", help="print the numbers on standard output")
-    own.add_argument("command", nargs=argparse.REMAINDER, help="after --, with a place for each {NAME}, and {folder} where it names its folder for checkpoints")  # fmt: skip
+    own.add_argument("command", nargs=argparse.REMAINDER, help="after --, with each {NAME} in its place, and {folder} for its folder of checkpoints")  # fmt: skip
 
 
 def run(options: argparse.Namespace, overrides: Overrides) -> int:
@@ -106,11 +106,11 @@ def run(options: argparse.Namespace, overrides: Overrides) -> int:
         say(str(error))
         return USAGE
     except OSError as error:
-        say(f"{error.filename or output}: {error.strerror}: what was measured before is kept, and the same command goes on")  # fmt: skip
+        say(f"{error.filename or output}: {error.strerror}: measurements so far are kept, and the same command continues")  # fmt: skip
         return INCOMPLETE
     except Stopped as stopped:
         there = sum(one.is_there for one in planned)
-        say(f"stopped: {there} of {counted(len(planned), 'run')} are there and stay; the same command goes on")  # fmt: skip
+        say(f"stopped: {there} of {counted(len(planned), 'run')} are done and kept; the same command continues")  # fmt: skip
         return 128 + stopped.number
 
 
@@ -132,7 +132,7 @@ def _told_to_stop() -> Iterator[None]:
 def _list(planned: Sequence[Planned]) -> None:
     for one in planned:
         print(f"{'there  ' if one.is_there else 'to run '} block {one.block}  {one.setting.label}: {shlex.join(one.command)}")  # fmt: skip
-    print(f"{sum(one.is_there for one in planned)} of {counted(len(planned), 'run')} are there")
+    print(f"{sum(one.is_there for one in planned)} of {counted(len(planned), 'run')} are done")
 
 
 def _make_all(planned: Sequence[Planned], output: Path, timeout_minutes: int | None) -> None:
@@ -142,11 +142,11 @@ def _make_all(planned: Sequence[Planned], output: Path, timeout_minutes: int | N
         say(f"{which} of a comparison that was killed still ran, and {'was' if left == 1 else 'were'} ended")  # fmt: skip
     waiting = [one for one in planned if not one.is_there]
     if len(waiting) < len(planned):
-        say(f"{len(planned) - len(waiting)} of {counted(len(planned), 'run')} are there and stay")
+        say(f"{len(planned) - len(waiting)} of {counted(len(planned), 'run')} are done and kept")
     aside = others(output, planned)
     if aside:
         shown = "; ".join(dict.fromkeys(aside))
-        say(f"{counted(len(aside), 'run')} of other values, another command or an edited script lie in {output} and are left out: {shown}")  # fmt: skip
+        say(f"{counted(len(aside), 'run')} in {output} with other values, another command or an edited script, not counted: {shown}")  # fmt: skip
     took_s: list[float] = []
     for number, one in enumerate(waiting):
         ahead = f", {duration(fmean(took_s) * (len(waiting) - number))} to go" if took_s else ""

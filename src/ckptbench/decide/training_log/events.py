@@ -133,7 +133,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number <= LARGEST:
-        raise ValueError(f"{name} is {show(text)}: let (?P<{name}>...) match a number from 0 alone")
+        raise ValueError(f"{name} is {show(text)}: let (?P<{name}>...) match only a number from 0")
     return number
 
 

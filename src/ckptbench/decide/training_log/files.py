@@ -17,7 +17,7 @@ STATE = Form(
     name="a state of Hugging Face's Trainer",
     lines=(),
     setting=("Transformers", "save_steps={steps}"),
-    aside="Its steps have the saves of the whole run in them, and are too short if it was resumed",
+    aside="Its step times include all saves of the run, and are too short if it was resumed",
 )
 METRICS = Form(name="a CSV file (Lightning's CSVLogger)", lines=(), from_zero=True, setting=("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"))  # fmt: skip
 TIMES = re.compile(r"(.*-)?(train/)?(time|timestamp|elapsed)|created_at")
@@ -35,7 +35,7 @@ def trainer_state(content: bytes, where: str) -> Log | None:
         state = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{where}: cannot be read as trainer_state.json: {error}; take that of another checkpoint"
+            f"{where}: cannot be read as trainer_state.json: {error}; use that of another checkpoint"
         ) from None
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
         return None

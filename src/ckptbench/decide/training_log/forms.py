@@ -21,7 +21,7 @@ Line = tuple[str, re.Pattern[str]]
 """A kind of line: a part of every such line, which is found faster than its expression; and that."""
 DATA = r"(?:(?:example|file|shard|doc|line|token|sample|row|record|image|page|chunk|sentence|byte)s?|[kMG]?i?B|tok|img)\b"
 """Units of progress bars that count no steps."""
-EVALUATED = "Its times have the evaluation before each save in them"
+EVALUATED = "Its save times include the evaluation before each save"
 EXAMPLE = r"--log-pattern 'step (?P<step>\d+) took (?P<step_s>[\d.]+)'"
 
 
@@ -117,12 +117,12 @@ def own_form(patterns: Sequence[str]) -> Form:
         try:
             names = set(re.compile(pattern).groupindex)
         except (re.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"--log-pattern {show(pattern)} is no regular expression of Python's: {error}; use one as in {EXAMPLE}") from None  # fmt: skip
+            raise ConfigError(f"--log-pattern {show(pattern)} is not a regular expression of Python: {error}; use one as in {EXAMPLE}") from None  # fmt: skip
         if not names or not names <= set(GROUPS):
             wrong = ", ".join(sorted(names - set(GROUPS))) or "no group"
             raise ConfigError(f"--log-pattern {show(pattern)} names {wrong}: use some of {known}, as in {EXAMPLE}")  # fmt: skip
         if names == {"time"}:
-            raise ConfigError(f"--log-pattern {show(pattern)} names time alone: put it into the expression of the step or save in its line")  # fmt: skip
+            raise ConfigError(f"--log-pattern {show(pattern)} names only time: add it to the expression that matches the step or save of that line")  # fmt: skip
         found |= names
     if "step" not in found:
         raise ConfigError(f"--log-pattern: no (?P<step>...) in it: add it, as in {EXAMPLE}")

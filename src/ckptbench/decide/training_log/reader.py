@@ -46,16 +46,16 @@ def read_log(path: Path, patterns: Sequence[str] = ()) -> Log:
             return log
     lines = [*lines_of(content)]
     if lines and re.match(r".*\bJobID\b.*\bState\b", lines[0]):
-        raise DataError(f"{path}: this is a table of jobs of Slurm: give it by --log")
+        raise DataError(f"{path}: this is a table of Slurm jobs: give it to --log")
     if content.lstrip().startswith(b"{") and b'"global_step"' in content:
         raise DataError(f"{path}: this is a trainer_state.json without steps in its log_history: name that of the last checkpoint, or what the training printed")  # fmt: skip
-    none = f"{path}: none of its {len(lines):,} lines tells of a step"
+    none = f"{path}: none of its {len(lines):,} lines shows a step"
     first = f"the first line is {show(next((line.strip() for line in lines if line.strip()), ''))}"
     looks = _suggestion(lines)
     if patterns:
         raise DataError(f"{none}, by --log-pattern {' '.join(map(show, patterns))}: correct it; {looks or first}")  # fmt: skip
     known = ", ".join(form.name for form in forms)
-    raise DataError(f"{none}, as they do of {known}: {looks or f'say how yours do, as in {EXAMPLE}; {first}'}")  # fmt: skip
+    raise DataError(f"{none} in the form of {known}: {looks or f'describe yours, as in {EXAMPLE}; {first}'}")  # fmt: skip
 
 
 def _suggestion(lines: Sequence[str]) -> str:

@@ -143,7 +143,7 @@ def read_every(text: str) -> Every:
         number = _number(match[1])
         if 1 <= number <= LARGEST and number == int(number):
             return Every(steps=int(number))
-        raise ConfigError(f"{show(text)} is no interval: use a whole number of steps from 1")
+        raise ConfigError(f"{show(text)} is not an interval: use a whole number of steps from 1")
     return Every(seconds=_sum(text, TIMES, "an interval", '2h, 30 min or "2880 steps"'))
 
 
@@ -153,7 +153,7 @@ def read_count(text: str) -> int:
     number = _number(match[1]) if match else 0.0
     if not (1 <= number <= MOST and number == int(number)):
         raise ConfigError(
-            f"{show(text)} is no number of them: use a whole number from 1 to {MOST:,}"
+            f"{show(text)} is not a valid number: use a whole number from 1 to {MOST:,}"
         )
     return int(number)
 
@@ -169,7 +169,7 @@ def _sum(text: str, units: Mapping[str, float], what: str, as_in: str) -> float:
         raise ConfigError(f"{show(text)} is not {what}: write a number and its unit, as in {as_in}")
     if not 1 / LARGEST <= total <= LARGEST:
         use = "one above 0" if total < 1 else "a smaller one"
-        raise ConfigError(f"{show(text)} is not {what} that can be meant: use {use}")
+        raise ConfigError(f"{show(text)} is not {what} in the possible range: use {use}")
     return total
 
 

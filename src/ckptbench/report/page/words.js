@@ -20,7 +20,7 @@ function sum(text, units, what, asIn) {
     total += numberOf(match[1]) * known.get(match[2]);
   }
   if (end === 0 || text.slice(end).trim() !== "") throw new Wrong(`Not ${what}: write a number and its unit, as in ${asIn}`);
-  if (!(total >= 1 / words.largest && total <= words.largest)) throw new Wrong(`Not ${what} that can be meant: use ${total < 1 ? "one above 0" : "a smaller one"}`);
+  if (!(total >= 1 / words.largest && total <= words.largest)) throw new Wrong(`Not ${what} in the possible range: use ${total < 1 ? "one above 0" : "a smaller one"}`);
   return total;
 }
 
