@@ -632,4 +632,6 @@ def test_a_training_shorter_than_the_interval_needs_no_save(
     assert "the training, 4,000 steps. Save at the end, before the time limit." in said
     assert browser.element("save-steps").text == ""
     enter(browser, "mtbf", "1h")
-    assert browser.element("save-steps").text == "--save-interval 80 --async-save"  # it is Megatron-LM
+    assert (
+        browser.element("save-steps").text == "--save-interval 80 --async-save"
+    )  # it is Megatron-LM

@@ -381,8 +381,8 @@ def test_the_program_whose_log_was_read_is_named(browser: Browser, tmp_path: Pat
         assert re.fullmatch(rf"--save-interval \d+{end}", browser.element("save-steps").text)
     enter(browser, "now", "250 steps")
     assert browser.element("save-steps").text == "--save-interval 250 --async-save, as now"
-    browser.run("start.rates[0].bound = true")
-    choose(browser, "rate", browser.run("return start.rates[0].title"))
+    browser.run("start.rates[1].bound = true")
+    choose(browser, "rate", browser.run("return start.rates[1].title"))
     assert (
         browser.element("save-steps").text
         == "No failure was seen: no setting follows from a bound."

@@ -36,6 +36,8 @@ def beside(browser: Browser, name: str) -> str:
     return report.with_name("results").joinpath(name).read_text()
 
 
+PAPER = 700
+"""Pixels of a sheet of A4 without its margins."""
 SIZES = [(1280, 900), (1280, 400), (390, 844)]
 """Windows in which the first page has room, and in which it has none."""
 
@@ -96,6 +98,13 @@ def test_the_page_of_the_study_fits_its_window_and_asks_the_network_for_nothing(
     assert all(window.run("return [...document.images].map(each => each.naturalWidth)"))
     assert [each for each in window.requests() if not each.startswith("data:")] == [page.as_uri()]
     assert not window.console()
+    longest = "ulfm, 131,072 GPUs, projected: saves stop for 2.0 s (deepfreeze), 60 s (native)"
+    window.run("document.querySelector('.answer td').textContent = arguments[0]", longest)
+    window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    window.shape(PAPER, 900)
+    table = "const table = document.querySelector('.answer table');"
+    assert window.run(f"{table} return table.scrollWidth <= table.parentNode.clientWidth")
+    window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_a_figure_opens_in_place_with_its_caption(opened: Browser, report: Path) -> None:

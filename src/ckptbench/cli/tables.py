@@ -206,7 +206,9 @@ def page_of_tables(options: Options) -> str:
     if costs.settings is not None:
         settings = tuple(Setting(text, program in BLOCKING_ONLY, ASYNC.get(program, "")) for program, text in costs.settings)  # fmt: skip
         log = Log(training_steps=costs.training_steps, settings=settings, multiple_of=costs.multiple_of)  # fmt: skip
-    return page(costs.table, [rate, *others], choices, log)
+    price = options.gpu_hour_price
+    also = [] if price is None else [("gpu-hour-price", str(price))]
+    return page(costs.table, [rate, *others], choices, log, also)
 
 
 def costs_of(options: Options) -> Costs:

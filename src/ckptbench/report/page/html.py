@@ -28,10 +28,11 @@ def page(
     rates: Sequence[FailureRate],
     choices: DecisionSection,
     log: Log | None = None,
+    also: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The text of the file. `log` is what the log that the costs are from says besides. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
+    """The text of the file. `log` is what the log that the costs are from says besides, and `also` are further fields, by the options of the command. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     made = {
-        "start.json": _json(payload(costs, rates, choices, log)),
+        "start.json": _json(payload(costs, rates, choices, log, also)),
         "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
         "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
         "vega.js": VEGA.format(

@@ -194,6 +194,7 @@ def payload(
     rates: Sequence[FailureRate],
     choices: DecisionSection,
     log: Log | None = None,
+    also: Sequence[tuple[str, str]] = (),
 ) -> Row:
     """The page starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     examples = [{"title": title, "how": "", "pairs": pairs, "strategies": []} for title, pairs in EXAMPLES.items()]  # fmt: skip
@@ -202,7 +203,10 @@ def payload(
     if choices.gpus:
         rates = [rate.at(max(choices.gpus)) for rate in rates]
     return {
-        "cases": [*({**case, **of_log} for case in measured), *examples],
+        "cases": [
+            *({**case, **of_log, "pairs": [*case["pairs"], *also]} for case in measured),
+            *examples,
+        ],
         "rates": [_rate(rate) for rate in rates],
         "settings": [asdict(each) for each in ANY_PROGRAM],
         "own": OWN,
