@@ -101,7 +101,12 @@ def _ranks(events: list[Event]) -> Iterator[Rank]:
         by_kind.setdefault(event["event"], []).append(event)
     for stopped in by_kind.get(STOPPED, [])[:1]:
         zero = int(stopped["at_ns"])
-        ends = {one["save"]: one for one in by_kind.get("finished", [])}
+        sessions = {one["save"] for one in by_kind.get("save", []) if one["kind"] == "session"}
+        ends = {  # a session tells at its end when its saves were finished, which a killed one does not
+            one["save"]: (int(one.get("at_ns") or one["end_ns"]), bool(one["failed"]))
+            for one in (*by_kind.get("end", []), *by_kind.get("finished", []))
+            if one["event"] == "finished" or one["save"] in sessions
+        }
         last = by_kind["updates"][-1]
         yield Rank(
             stopped["rank"],
@@ -112,10 +117,10 @@ def _ranks(events: list[Event]) -> Iterator[Rank]:
         )
 
 
-def _saves(begins: list[Event], ends: dict[Any, Event], zero: int) -> Iterator[Save]:
+def _saves(begins: list[Event], ends: dict[Any, tuple[int, bool]], zero: int) -> Iterator[Save]:
     for one in begins:
-        end = ends.get(one["save"])
-        done = None if end is None or end.get("failed") else (end["at_ns"] - zero) / 1e9
+        at_ns, failed = ends.get(one["save"], (0, True))
+        done = None if failed else (at_ns - zero) / 1e9
         yield Save(one["path"], one["updates"], (one["start_ns"] - zero) / 1e9, done)
 
 
@@ -160,7 +165,11 @@ def _start(before: Ranks, after: Ranks) -> int | Unknown | None:
 def _broken(before: Ranks, after: Ranks, start: int | Unknown | None, again: Ended) -> str:
     """Why what was restored is no whole update; empty where it is."""
     if start is None:
-        return f"it {again.reason()}" if again.failed else "it ended without an update"
+        return (
+            f"it {again.reason()}"
+            if again.failed
+            else "it ended without an update: choose a smaller --at if that was its end"
+        )
     if isinstance(start, Unknown):
         return "its state is that of no update" if start.odd else ""
     found = restored_difference(before, after, start) if start else None
@@ -176,6 +185,8 @@ def _taken(
     grace, took = duration(stop.grace_s), signalled.ended_s
     trained_s = max(rank.trained_s for rank in stopped)
     answered = [one for rank in stopped for one in rank.at_signal if one.updates <= stop.at + 1]
+    if signalled.left:
+        return NO_SAVE, f"ends without a save: {stop.signal} ended the command itself, and left its ranks to SIGKILL"  # fmt: skip
     if took is not None:
         if start >= stop.at:
             return SAVES, f"saves and ends in {duration(took)} of the {grace}"
@@ -202,7 +213,7 @@ def _needed(signalled: Signalled, stopped: list[Rank]) -> float:
 
 def _more(stop: Stop, signalled: Signalled, stopped: list[Rank]) -> Iterator[str]:
     if signalled.left:
-        yield f"{stop.signal} ended the command itself, and not its ranks: start them by exec, or hand the signal on"  # fmt: skip
+        yield "start the ranks by exec, or have the command hand the signal on"
     if signalled.ended_s is None:
         for rank in stopped:
             if rank.stands:
