@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.commands import PATIENCE_S
+from tests.cluster.commands import PATIENCE_S, check, poll
 from tests.cluster.rank_jobs import CHAINER, ROOT
 
 TRAINING = """
@@ -111,3 +112,61 @@ def test_settings_are_compared_on_two_nodes_of_slurm(slurm: object, tmp_path: Pa
         ["10", "2", "6", "8192"],
         ["15", "2", "4", "8192"],
     ]
+
+
+NAMES = ("limited", "cancelled", "preempted")
+STOPPED = """
+import json, os, signal, sys, time
+from pathlib import Path
+from ckptbench_probe import session
+
+folder = Path(sys.argv[1])
+folder.mkdir(exist_ok=True)
+newest = folder / f"newest-{os.environ['SLURM_PROCID']}.json"
+done = begun = json.loads(newest.read_text()) if newest.exists() else 0
+stop = []
+signal.signal(signal.SIGUSR1, lambda *_: stop.append(1))
+with session() as s:
+    while done < (10_000 if not begun else begun + 2):
+        time.sleep(0.5 if done == 6 else 0.02)  # all ranks have the signal by update 8
+        done += 1
+        s.step(state={"weight": float(done)}, update=done)
+        if done % 4 == 0:
+            with s.checkpoint(newest):
+                newest.with_suffix(".new").write_text(json.dumps(done))
+                newest.with_suffix(".new").replace(newest)
+            if stop:
+                break
+if stop:
+    (folder / "stopped-at").write_text(json.dumps(done))
+"""
+
+
+def test_slurm_stops_a_job_as_the_pasted_line_says(slurm: object, tmp_path: Path) -> None:
+    """By scancel, by the time limit, and by a job that is more urgent."""
+    (tmp_path / "train.py").write_text(STOPPED)
+    train = [sys.executable, str(tmp_path / "train.py")]
+    words = [sys.executable, "-m", "ckptbench_probe.main", "check", "stop", "--signal", "USR1", "--at", "6"]  # fmt: skip
+    done = subprocess.run([*words, "--", *SRUN, *train, "{folder}"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "ckptbench-check" / "stop.json").read_text())
+    assert (report["resumed_from"], report["lost_updates"]) == (8, 0)
+
+    def submit(name: str, *options: str) -> str:
+        script = tmp_path / f"{name}.sh"
+        command = shlex.join([*train, str(tmp_path / name)])
+        script.write_text(f"#!/bin/sh\n{report['paste']}\nexport SLURM_PROCID=0\nexec {command}\n")
+        return check(["sbatch", "--parsable", "--mem=400", f"--output={tmp_path}/{name}.txt", *options, str(script)], {}).strip()  # fmt: skip
+
+    submit("limited", "--time=1", "--nodelist=node1")
+    cancelled = submit("cancelled", "--time=30", "--nodelist=node1")
+    submit("preempted", "--time=30", "--nodelist=node3")
+    assert poll(lambda: all((tmp_path / name / "newest-0.json").exists() for name in NAMES))
+    check(["scancel", "--batch", "--signal=USR1", cancelled], {})
+    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodelist=node3", "--exclusive"]
+    check([*urgent, "--mem=0", "--output=/dev/null", "--wrap=sleep 1"], {})
+    for name in NAMES:
+        stopped = tmp_path / name / "stopped-at"
+        assert poll(stopped.exists), name
+        assert poll(lambda at=stopped: bool(at.read_text())), name  # type: ignore[misc]
+        assert json.loads((tmp_path / name / "newest-0.json").read_text()) >= json.loads(stopped.read_text())  # fmt: skip

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Callable
 
 from ckptbench_probe.statistics import Seconds
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+_UNIT_S = {name: size for size, name in _UNITS}
+_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -71,3 +74,11 @@ def number_of(things: str) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def seconds(text: str) -> float:
+    """`14h`, `90 s`, `8min`, `2d`."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None or float(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is no time: write it as 90s, 8min, 14h or 2d')
+    return float(found[1]) * _UNIT_S[found[2]]

@@ -10,17 +10,16 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Callable, NoReturn
 
-from ckptbench_probe.check.processes import PAUSE_S, end_below
+from ckptbench_probe.check import meeting, stopping
+from ckptbench_probe.check.processes import end_below
 from ckptbench_probe.check.state import SLOT, digest, random_states
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
-from ckptbench_probe.variables import END_AT, END_BEFORE, Seat, seat
+from ckptbench_probe.variables import END_AT, END_BEFORE, STOP_AT, seat
 
 BEGIN, UPDATED, SAVED = "state_at_begin", "state_after_update", "state_in_save"
 BETWEEN = "state_before_update"
@@ -28,8 +27,6 @@ BETWEEN = "state_before_update"
 RESTORED = "random_state_restored"
 ENDED = "ended-by-check"
 """File that rank 0 leaves when it ends itself; those of other ranks have their number behind it."""
-WAITS_S = 60.0
-"""For other ranks, at most."""
 MOST_OPTIMIZERS = 4
 """Whose state at their first step is written."""
 STEP = f"{SLOT}step"
@@ -69,6 +66,7 @@ class Recorder:
         self.thread: int | None = None
         """That updates."""
         self._begun = False
+        self._stopped = False
         self._done = 0
         self._open = False
         """Whether an update was made whose state before the next one is not written yet."""
@@ -82,6 +80,7 @@ class Recorder:
         self.made, self.saved, self.batches = 0, False, []
         self._begun, self._done, self._open, self._looks = False, 0, False, 0
         self._digests, self._last, self.thread, self._joined = {}, None, None, set()
+        self._stopped = False
 
     def before(
         self,
@@ -94,6 +93,7 @@ class Recorder:
         if self._open and self.made >= _limit(END_BEFORE):
             self._between(now, beside, at_end=False)
             _end(PROCESS.trace.folder)
+        self._stop()
         is_new = who not in self._joined
         self._joined.add(who)
         if not self._begun:
@@ -142,6 +142,14 @@ class Recorder:
         PROCESS.updates.write()
         if self.made >= min(_limit(END_AT), _limit(END_BEFORE) + 1):
             _end(PROCESS.trace.folder)
+        if self._last is None:  # nothing calls before an update
+            self._stop()
+
+    def _stop(self) -> None:
+        """Once, where this training is to be stopped by a signal: it comes while the next update is computed, as nearly every signal does."""
+        if not self._stopped and self.made >= _limit(STOP_AT):
+            self._stopped = True
+            stopping.await_signal(self.made, self.thread)
 
     def _changes_nothing(self, digests: dict[str, str]) -> bool:
         """As of an optimizer that counts its steps, and has not: no parameter had a gradient, or a fused kernel has left it out."""
@@ -213,24 +221,11 @@ def own_rank() -> int:
 
 
 def _end(folder: str) -> NoReturn:
-    """All ranks after the same update: rank 0 waits for the others, and they for it. The processes that this one has started end first: none may finish a save after the kill."""
-    own = seat() or Seat(0, 1)
-    mark = os.path.join(folder, ENDED)
-    if own.rank == 0:
-        _wait_for([f"{mark}-{rank}" for rank in range(1, own.ranks)])
-        Path(mark).touch()
-    else:
-        Path(f"{mark}-{own.rank}").touch()
-        _wait_for([mark])
+    """All ranks after the same update. The processes that this one has started end first: none may finish a save after the kill."""
+    meeting.meet(os.path.join(folder, ENDED))
     end_below(os.getpid())
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("a process outlives no SIGKILL")
-
-
-def _wait_for(paths: list[str]) -> None:
-    limit = time.monotonic() + WAITS_S
-    while not all(map(os.path.exists, paths)) and time.monotonic() < limit:
-        time.sleep(PAUSE_S)
 
 
 RECORDER = Recorder()

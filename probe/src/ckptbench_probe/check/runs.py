@@ -73,22 +73,22 @@ def run(
         CHECK: check,
         **told,
     }
-    started = time.monotonic()
+    begun = time.monotonic()
     adopt_orphans()
-    with (folder / LOG).open("wb") as log, _started(command, variables, log.fileno()) as child:
+    with (folder / LOG).open("wb") as log, started(command, variables, log.fileno()) as child:
         mark = folder / ENDED
         while child.poll() is None and not mark.exists():
-            if limit_s is not None and time.monotonic() - started > limit_s:
-                return Ended(folder, 0, False, time.monotonic() - started, hung=True)
+            if limit_s is not None and time.monotonic() - begun > limit_s:
+                return Ended(folder, 0, False, time.monotonic() - begun, hung=True)
             time.sleep(PAUSE_S)
         if mark.exists():
             _end(child)
-        took_s = time.monotonic() - started
+        took_s = time.monotonic() - begun
         return Ended(folder, child.wait(), mark.exists(), took_s)
 
 
 @contextmanager
-def _started(
+def started(
     command: list[str], variables: dict[str, str], log: int
 ) -> Iterator[subprocess.Popen[bytes]]:
     program = program_of(command, variables)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import resume, saves
+from ckptbench_probe.check import resume, saves, stop
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CANNOT_TELL = 2
-"""Exit code of both."""
-VERBS: dict[str, Any] = {"saves": saves, "resume": resume}
+"""Exit code of all."""
+VERBS: dict[str, Any] = {"saves": saves, "resume": resume, "stop": stop}
 
 
 def add(verbs: Verbs) -> None:
     check = verbs.add_parser(
         "check",
-        help="check whether saved files are whole, and whether training resumes as if it had not been killed",
+        help="check whether saved files are whole, whether training resumes as if it had not been killed, and whether it saves when it is stopped",
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     for verb in VERBS.values():

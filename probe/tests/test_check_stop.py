@@ -1,0 +1,89 @@
+"""`ckptbench-probe check stop`: what it says of a training without a framework, and where it cannot tell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from probed import Bench, interpreters
+
+LOOP = """
+import json, os, signal, sys
+from ckptbench_probe import session
+folder, how = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+newest = os.path.join(folder, "newest.json")
+done = json.load(open(newest)) if os.path.exists(newest) else 0
+stop = []
+if how == "handles":
+    signal.signal(signal.SIGUSR1, lambda *_: stop.append(1))
+with session() as s:
+    while done < 12:
+        done += 1
+        s.step(state={"weight": float(done)}, update=done)
+        if done % 4 == 0 or stop:
+            with s.checkpoint(newest):
+                json.dump(done, open(newest + ".new", "w"))
+                os.replace(newest + ".new", newest)
+        if stop:
+            break
+"""
+
+
+def check(bench: Bench, how: str, *options: str, shell: str = "") -> tuple[int, list[str]]:
+    path = bench.write("train.py", LOOP)
+    command = [bench.launcher, str(path), "{folder}", how]
+    if shell:
+        command = ["sh", "-c", shell.format(" ".join(command))]
+    words = [*bench.probe(), "check", "stop", "--grace", "60s", "--signal", "USR1", *options]
+    done = subprocess.run(
+        [*words, "--", *command], cwd=bench.folder, env=bench.environment(), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    return done.returncode, (done.stdout or done.stderr).splitlines()
+
+
+def report(bench: Bench) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((bench.folder / "ckptbench-check/stop.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_a_session_is_stopped_at_its_update(python: str, bench: Bench) -> None:
+    bench.launcher = python
+    code, lines = check(bench, "handles", "--at", "6")
+    assert code == 0, lines
+    assert lines[0].startswith("saves and ends in ")
+    assert lines[0].endswith(" of the 60 s: 0 updates lost, stopped after update 6, resumed from 6")
+    assert report(bench)["paste"].startswith("#SBATCH --signal=B:USR1@")
+
+
+def test_ranks_get_the_signal_without_their_launcher(bench: Bench) -> None:
+    """The shell would die of it."""
+    code, lines = check(bench, "handles", "--at", "6", "--to", "ranks", shell="{0}; exit 0")
+    assert (code, report(bench)["resumed_from"]) == (0, 6), lines
+    assert "(without B: it goes to what srun has started, and not to the batch script)" in lines[1]
+
+
+def test_a_launcher_that_dies_leaves_its_ranks(bench: Bench) -> None:
+    shell = "{0}; exit 0"
+    (bench.folder / "slow").touch()
+    program = LOOP.replace("    while done", "    import time\n    while done").replace("s.step(", "time.sleep(0.1 if done > 6 else 0); s.step(")  # fmt: skip
+    bench.write("slow.py", program.replace("done < 12", "done < 1000"))
+    code, lines = check(bench, "handles", "--at", "6", shell=shell.replace("{0}", f"{bench.launcher} slow.py {{{{folder}}}} handles"))  # fmt: skip
+    assert code == 3, lines
+    assert lines[0].startswith("ends without a save: SIGUSR1 ended the command itself, and left its ranks to SIGKILL: ")  # fmt: skip
+
+
+def test_it_says_when_the_training_does_not_get_there(bench: Bench) -> None:
+    code, lines = check(bench, "handles", "--at", "20")
+    assert (code, lines[0]) == (2, "cannot tell: the training did not get to update 20 (it ended before): choose a smaller --at, below its last update")  # fmt: skip
+
+
+def test_a_signal_without_a_handler_ends_it(bench: Bench) -> None:
+    """A session says at its end that its saves are finished: that of update 4 is no half one."""
+    code, lines = check(bench, "dies", "--at", "8")
+    assert code == 3
+    assert lines[0].startswith("ends without a save, in ")
+    assert lines[0].endswith(": 4 updates lost, stopped after update 8, resumed from 4")
