@@ -103,7 +103,7 @@ class Trainer:
         )
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
         self._footprints = Footprints(recorder)
-        self._digester = StateDigester(framework, recorder, proof=plan.training.proof)
+        self._digester = StateDigester(framework, recorder, proof=bool(plan.training.proof))
         levels = self._levels = open_levels(plan, node=world.node if world.is_spread else None)
         if world.local_rank == 0:
             if world.is_spread and not link.is_replacement:
