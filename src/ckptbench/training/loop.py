@@ -362,7 +362,7 @@ class Trainer:
         log.info(
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
-        self._footprints.sample("epoch", self._reached.step)
+        self._footprints.sample("epoch", self._reached.step, self._framework.gpu_peak_bytes())
 
     def _write_epoch(self, epoch: int, start_ns: int, first: int) -> float:
         """Record the steps and the end of the epoch, and return its duration in s."""
