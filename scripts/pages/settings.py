@@ -76,6 +76,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     """What a field takes, in words; empty where its description says it."""
     if names := schema.get("enum"):
         return ", ".join(f"`{name}`" for name in names) if len(names) <= MOST_NAMES else ""
+    if "const" in schema:
+        return f"`{schema['const']}`"
     if schema.get("format") == "time":
         return "time"
     if schema.get("type") in KINDS:

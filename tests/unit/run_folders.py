@@ -167,6 +167,8 @@ class FakeRun:
     """Bytes at a sample, by its moment, rank and step."""
     peak: Callable[[str, int, int], int] = lambda when, rank, step: 0
     """The high-water mark of a sample above its bytes."""
+    gpu_peak: int | None = None
+    """What the framework has allocated of a GPU at most, in the sample after each epoch."""
     written_after: bool = False
     """The last save is written, and memory is looked at, when training has ended."""
     threads: int = 1
@@ -431,6 +433,7 @@ class _Rank:
                 peak_bytes=now + self._run.peak(when, self._rank, step),
                 threads=self._run.threads,
                 processes=self._run.threads - 1,
+                gpu_peak_bytes=self._run.gpu_peak if when == "epoch" else None,
             )
         )
 

@@ -278,6 +278,7 @@ class Simulation:
                 # As if every strategy had levels: the first checkpoint of a run lies at a nearer one alone.
                 "levels": np.where(epoch == 0, "memory", "shared"),
                 "bytes": 1,
+                "to_host_bytes_per_s": np.nan,
             }
         )
 
@@ -307,6 +308,7 @@ class Simulation:
                 "peak_bytes": (BASELINE_BYTES + peak[:, np.newaxis] + noise[1]).ravel(),
                 "threads": 1,
                 "processes": 0,
+                "gpu_peak_bytes": pd.NA,
             }
         )
 

@@ -284,6 +284,15 @@ def test_a_run_that_is_none_of_the_study_is_refused(
         collect([folder], expected)
 
 
+def test_a_proof_of_compared_runs_is_expected_of_these_alone(tmp_path: Path) -> None:
+    folders = [FakeRun(cell=cell(repeat=each), proof=each == 0).write(tmp_path) for each in (0, 1)]
+    training = {**EXPECTED.training, "proof": "compared"}
+    proven = dataclasses.replace(EXPECTED, training=training, proven=frozenset([cell().id]))
+    collect(folders, proven)
+    with pytest.raises(RunFolderError, match=r"training\.proof is True, the study asks for False"):
+        collect(folders, dataclasses.replace(proven, proven=frozenset()))
+
+
 def test_a_run_that_another_list_of_failures_struck_is_refused(tmp_path: Path) -> None:
     struck = cell(faults=PluginSpec("listed", (("name", "late"),)))
     folder = FakeRun(cell=struck).write(tmp_path)

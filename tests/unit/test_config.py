@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from ckptbench.config.planning import check_source
 from ckptbench.config.study import load_config, schema
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.registry import FRAMEWORKS, on_any_ranks
+from ckptbench.matrix.training import proven_by
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = [ROOT / "config" / "config.yaml", *sorted((ROOT / "config" / "studies").glob("*.yaml"))]
@@ -310,6 +312,40 @@ def test_include_adds_the_product_of_its_lists() -> None:
         ("whole", 1, "never"), ("whole", 1, "e1"), ("rerun", 1, "e1"), ("killed_inside", 1, "e1"),
         ("whole", 2, "e1"), ("rerun", 2, "e1"), ("killed_inside", 2, "e1"),
     }  # fmt: skip
+
+
+def test_an_entry_of_include_may_have_fewer_repeats_which_run_after_the_others() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": ["never", 1]}
+    once = [{"ranks": 2, "interval": 1, "repeats": 1}]
+    found = [(cell.ranks, str(cell.interval), cell.repeat) for cell in cells(matrix=matrix, include=once)]  # fmt: skip
+    assert found == [
+        (1, "never", 0), (1, "e1", 0), (1, "e1", 1), (1, "never", 1), (1, "never", 2), (1, "e1", 2),
+        (2, "never", 0), (2, "e1", 0),
+    ]  # fmt: skip
+    twice = cells(matrix=matrix, include=[{"ranks": 2, "repeats": 9}], repeats=1)
+    assert {cell.repeat for cell in twice} == {0}
+    with pytest.raises(ConfigError, match=r"exclude\[0\]\.repeats is 1: there is no such field"):
+        cells(matrix=matrix, exclude=[once[0]])
+
+
+def test_an_entry_of_include_shares_the_baseline_of_cells_with_more_repeats() -> None:
+    matrix = {"framework": "pytorch", "ranks": 1, "interval": ["never", 1]}
+    found = cells(matrix=matrix, include=[{"format": "hdf5", "repeats": 1}], repeats=2)
+    assert len(found) == len({*found}) == 5
+    assert found[-1].format == "hdf5"
+
+
+def test_a_proof_of_compared_runs_is_one_of_these_and_of_their_references_alone() -> None:
+    config = load_config({"matrix": {"framework": "pytorch", "ranks": 1, "interval": ["never", 1]},
+                          "include": [{"faults": "killed_inside", "deterministic": True}],
+                          "training": {"proof": "compared"}, "repeats": 1})  # fmt: skip
+    found = expand(config)
+    proven, training = proven_by(found), config.training_of_cells()
+    assert {cell: training.of(cell, proven).proof for cell in found} == {
+        cell: cell.deterministic for cell in found
+    }
+    assert [str(cell.faults) for cell in found if cell.deterministic] == ["none", "killed_inside"]
+    assert all(dataclasses.replace(training, proof=True).of(each, proven).proof for each in found)
 
 
 def test_the_accelerator_is_the_same_for_all_cells() -> None:

@@ -95,6 +95,15 @@ def test_a_cluster_takes_at_most_the_limit_of_every_job_on_its_nodes(tmp_path: P
     assert told(unlimited, "node-hours") == "not known: the profile sets no runtime"
 
 
+def test_earlier_runs_count_whether_they_had_a_proof_or_not_where_it_is_of_compared_runs(
+    tmp_path: Path,
+) -> None:
+    config = load_config(SMALL)
+    trained(tmp_path, expand(config)[0], config, 360.0)
+    printed = lines(tmp_path, training={"proof": "compared"})
+    assert printed[0] == "Mine: 8 runs, 1 of them done"
+
+
 def test_time_is_that_of_earlier_runs_and_says_for_how_many(tmp_path: Path) -> None:
     """The baseline of one rank took six minutes: so do its second repeat and two runs with checkpoints, and nothing is known of two ranks."""
     config = load_config(SMALL)

@@ -212,6 +212,38 @@ def test_without_a_baseline_the_peak_is_unknown(tmp_path: Path) -> None:
     assert pd.isna(row["memory_bytes"])
 
 
+GPU = {"measured_on": "gpu", "device": "H100"}
+
+
+def on_gpu(repeat: int, strategy: str, format: str) -> list[FakeRun]:
+    """A run that takes 20 MB of the GPU more than its baseline, and has the state on the host after 0.05 s."""
+    own = cell("s10", strategy=PluginSpec(strategy), format=format, epochs=1, repeat=repeat)
+    run = in_background(repeat, cell=own, manifest=GPU, gpu_peak=520 * MEGABYTE)
+    return [run, dataclasses.replace(baseline(repeat), manifest=GPU, gpu_peak=500 * MEGABYTE)]
+
+
+def test_on_a_gpu_its_memory_and_the_rate_of_copies_to_the_host_are_costs(tmp_path: Path) -> None:
+    found = tables(tmp_path, *on_gpu(0, "async", "safetensors"), *on_gpu(1, "async", "safetensors"))
+    (row,) = found["strategies"].to_dict("records")
+    assert row["gpu_memory_bytes"] == 20 * MEGABYTE
+    assert row["to_host_bytes_per_s"] == pytest.approx(1024 / 0.05)
+    peaks = found["memory"].set_index("when")["gpu_peak_bytes"]
+    assert peaks["epoch"].notna().all()
+    assert peaks["saved"].isna().all()
+
+
+def test_a_blocking_save_copies_while_it_writes_so_its_copy_has_no_rate(tmp_path: Path) -> None:
+    (row,) = tables(tmp_path, *on_gpu(0, "native", "torch_save"))["strategies"].to_dict("records")
+    assert row["gpu_memory_bytes"] == 20 * MEGABYTE
+    assert pd.isna(row["to_host_bytes_per_s"])
+
+
+def test_on_a_cpu_both_are_missing(tmp_path: Path) -> None:
+    (row,) = tables(tmp_path, in_background(0), baseline(0))["strategies"].to_dict("records")
+    assert pd.isna(row["gpu_memory_bytes"])
+    assert pd.isna(row["to_host_bytes_per_s"])
+
+
 def test_samples_and_digests_around_saves_are_no_part_of_the_steps(tmp_path: Path) -> None:
     """The step after a checkpoint begins when the pause has ended."""
     raw = collect([FakeRun(cell=cell("s5"), proof=True, pause_s=3.0).write(tmp_path)])

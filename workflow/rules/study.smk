@@ -15,10 +15,11 @@ from ckptbench.inputs.environments.interpreter import interpreter_for
 from ckptbench.inputs.environments.lock_file import python_of
 from ckptbench.report.figures import FIGURES
 from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.matrix.training import proven_by
 from ckptbench.config.identity import digest, digest_of_runs, in_words
 from ckptbench.config.record import StudyRecord
 
-TRAINING = json.dumps(dataclasses.asdict(CONFIG.training_of_cells()))
+PROVEN = proven_by(CELLS.values())
 CONSTRAINTS = of_clone("envs/build-constraints.txt")
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
@@ -163,6 +164,11 @@ def is_other_dataset(name, path):
 
 def get_checkpoints(wildcards):
     return str(CONFIG.checkpoints.folder or RUNS)
+
+
+def get_training(wildcards):
+    own = CONFIG.training_of_cells().of(CELLS[wildcards.cell], PROVEN)
+    return json.dumps(dataclasses.asdict(own))
 
 
 def get_levels(wildcards):

@@ -70,7 +70,7 @@ rule train_cell:
         gpus=alike(get_gpus),
     params:
         cell=get_cell,
-        training=TRAINING,
+        training=alike(get_training),
         lock=alike(get_lock),
         packages=alike(get_environment_sha256),
         settings=alike(get_dataset_settings),

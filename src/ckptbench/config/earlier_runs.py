@@ -11,7 +11,7 @@ from statistics import fmean
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import read_json
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.training import CHOSEN_LATER, Training
+from ckptbench.matrix.training import CHOSEN_LATER, COMPARED, Training
 from ckptbench.run.layout import MANIFEST, SEAL
 
 SETUP = attrgetter(
@@ -37,10 +37,11 @@ class EarlierRuns:
         """From the manifests in the folder of the runs."""
         found = cls()
         wanted = dataclasses.asdict(training)
+        either = {"proof": COMPARED} if training.proof == COMPARED else {}
         for path in runs.glob(f"*/{MANIFEST}"):
             try:
                 manifest = read_json(path)
-                if {**CHOSEN_LATER, **manifest["training"]} != wanted:
+                if {**CHOSEN_LATER, **manifest["training"], **either} != wanted:
                     continue
                 cell, minutes = Cell.from_json(manifest["cell"]), manifest["duration_s"] / 60
                 is_whole = manifest["status"] == "complete" and manifest["attempts"] == 1

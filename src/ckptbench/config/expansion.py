@@ -16,7 +16,7 @@ from ckptbench.config.feasible import (
     check_victims,
 )
 from ckptbench.config.reading import FieldError
-from ckptbench.config.study import Matrix, Selection, StudyConfig
+from ckptbench.config.study import Addition, Matrix, Selection, StudyConfig
 from ckptbench.config.values import NAME_BYTES
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.interval import NEVER, Interval
@@ -40,8 +40,8 @@ def expand(config: StudyConfig) -> list[Cell]:
     there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells, or a name of a cell cannot be that of its files.
     """
     _check_combinations(config)
-    first = _first_repeat(config)
-    in_a_repeat = len(list(_run_order(first)))
+    repeats = _first_repeat(config)
+    in_a_repeat = len(list(_run_order(repeats)))
     if (count := in_a_repeat * config.repeats) > MOST_CELLS:
         raise FieldError(
             ("repeats",),
@@ -49,14 +49,22 @@ def expand(config: StudyConfig) -> list[Cell]:
             "repeats, or shorten the lists of matrix",
             config.repeats,
         )
-    repeated = (
-        dataclasses.replace(cell, repeat=repeat)
-        for cell in first
-        for repeat in range(config.repeats)
+    cells = list(
+        dict.fromkeys(
+            cell
+            for most in sorted({*repeats.values()}, reverse=True)
+            for cell in _run_order(_repeated(repeats, most))
+        )
     )
-    cells = list(_run_order(repeated))
     _check_names(cells)
     return cells
+
+
+def _repeated(repeats: Mapping[Cell, int], most: int) -> Iterator[Cell]:
+    """The repeats of the cells that have so many."""
+    for cell, count in repeats.items():
+        if count == most:
+            yield from (dataclasses.replace(cell, repeat=repeat) for repeat in range(most))
 
 
 def _check_names(cells: Iterable[Cell]) -> None:
@@ -70,9 +78,9 @@ def _check_names(cells: Iterable[Cell]) -> None:
         )
 
 
-def _first_repeat(config: StudyConfig) -> list[Cell]:
-    """The cells that the config names, with repeat 0."""
-    cells = dict.fromkeys(product_of(config))
+def _first_repeat(config: StudyConfig) -> dict[Cell, int]:
+    """The cells that the config names, with repeat 0, and how many repeats each has."""
+    cells = dict.fromkeys(product_of(config), config.repeats)
     for index, selection in enumerate(config.exclude):
         matching = [cell for cell in cells if matches(cell, selection)]
         if not matching:
@@ -83,7 +91,9 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
         for cell in matching:
             del cells[cell]
     for index, addition in enumerate(config.include):
-        cells |= dict.fromkeys(added_by(config, index, addition))
+        count = min(addition.repeats or config.repeats, config.repeats)
+        for cell in added_by(config, index, addition):
+            cells[cell] = max(count, cells.get(cell, 0))
     if not cells:
         raise FieldError(("exclude",), "the matrix is empty: exclude leaves no cell; drop less")
     if not config.training.proof and any(cell.is_compared for cell in cells):
@@ -94,7 +104,7 @@ def _first_repeat(config: StudyConfig) -> list[Cell]:
         )
     for cell in cells:
         check_length(cell, config)
-    return list(cells)
+    return cells
 
 
 def _check_combinations(config: StudyConfig) -> None:
@@ -158,7 +168,7 @@ def _possible(
     return cells, impossible
 
 
-def added_by(config: StudyConfig, index: int, addition: Selection) -> list[Cell]:
+def added_by(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
     """The cells of one entry of `include`, with repeat 0. Raises ConfigError where it has none."""
     axes = {
         axis: getattr(config.matrix, axis)[:1] if values is None else values

@@ -141,10 +141,17 @@ class Matrix(Section):
 Selection: Any = create_model(
     "Selection",
     __base__=Section,
-    __doc__="Cells to drop: those that match every field given, where a list matches any of its values. Or cells to add: the product of "
-    "the lists, with the first value of the axis where a field is left out.",
+    __doc__="Cells to drop: those that match every field given, where a list matches any of its values.",
     **{axis: (kind | None, None) for axis, kind in get_type_hints(Matrix, include_extras=True).items() if axis in Matrix.model_fields},  # type: ignore[call-overload]
 )  # fmt: skip
+
+Addition: Any = create_model(
+    "Addition",
+    __base__=Selection,
+    __doc__="Cells to add: the product of the lists, with the first value of the axis where a field is left out.",
+    repeats=(Count | None, None),
+)
+"""`repeats`: runs of each of these cells, at most those of the study, after which they come."""
 
 
 class TrainingSection(Section):
@@ -166,9 +173,9 @@ class TrainingSection(Section):
     """First steps of a run, left out of rates and overheads."""
     accumulation: Count = 1
     """Parts into which a step splits each rank's batch; their gradients add up before the one update. `batch_size` is a multiple of it."""
-    proof: Flag = False
+    proof: Flag | Literal["compared"] = False
     """Record digests of every tensor, and the final tensors (up to 64 MiB a rank), for the resume proof and the table
-    `consistency`.
+    `consistency`. `compared`: only in killed runs and reruns, and in the runs that they are compared with.
     """
 
 
@@ -259,7 +266,7 @@ class StudyConfig(Section):
     """The [axes](#matrix); the matrix is their product."""
     exclude: list[Selection] = Field(default=[])
     """[Combinations to drop](#exclude-and-include)."""
-    include: list[Selection] = Field(default=[])
+    include: list[Addition] = Field(default=[])
     """[Cells to add](#exclude-and-include)."""
     repeats: Count = 3
     """Runs of every cell, each with a seed of its own. A study has at most 10,000 cells, repeats included."""

@@ -406,6 +406,10 @@ class Framework(ABC):
     def device(self) -> str:
         """The name of the device on which it computes: `cpu`, or the model of the GPU."""
 
+    def gpu_peak_bytes(self) -> int | None:
+        """The most memory of the GPU that the framework has allocated so far. None: on a CPU, or it does not say it."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Part from the other ranks in an orderly way. Called once, when training has ended well."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from ckptbench.common.errors import DataError
+from ckptbench.matrix.cell import Cell
 
+COMPARED: Literal["compared"] = "compared"
+"""A proof of those runs alone that are there to be compared, and of their references: digests would disturb the times of the others."""
 CHOSEN_LATER = {"accumulation": 1}
 """Settings that trainings once did not have, with the value that all of them had."""
 
@@ -28,8 +33,19 @@ class Training:
     """Number of checkpoint versions kept during training. Older ones are removed after each commit."""
     accumulation: int = 1
     """Parts into which a step splits each rank's batch."""
-    proof: bool = False
-    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `run.layout.KEPT_BYTES`."""
+    proof: bool | Literal["compared"] = False
+    """Record digests of the whole state at every epoch, and keep all tensors at the end, up to `run.layout.KEPT_BYTES`. A run's own is a
+    boolean: see `of`."""
+
+    def of(self, cell: Cell, proven: frozenset[str]) -> Self:
+        """That of one cell. `proven` has the ids of `proven_by`."""
+        return replace(self, proof=cell.id in proven) if self.proof == COMPARED else self
+
+
+def proven_by(cells: Iterable[Cell]) -> frozenset[str]:
+    """The ids of the cells that are compared, and of their references."""
+    compared = (cell for cell in cells if cell.is_compared)
+    return frozenset(each.id for cell in compared for each in (cell, cell.reference))
 
 
 def steps_per_epoch(samples: int, world_size: int, batch_size: int, limit: int | None) -> int:

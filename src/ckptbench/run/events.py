@@ -122,7 +122,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Host memory, threads and processes of the rank and all its descendants."""
+    """Memory, threads and processes of the rank and all its descendants."""
 
     moment: ClassVar = "at the moments that `when` names"
     when: Annotated[
@@ -143,6 +143,10 @@ class Memory:
     ]
     threads: Annotated[int, "threads of all of them"]
     processes: Annotated[int, "number of descendants"]
+    gpu_peak_bytes: Annotated[
+        int | None,
+        "for `epoch` on a GPU: the most of its memory that the framework has allocated in this process; PyTorch alone says it",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,10 +30,13 @@ class Footprints:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def sample(self, when: MemoryMoment, step: int) -> None:
-        """Take a sample now and write it."""
+    def sample(self, when: MemoryMoment, step: int, gpu_peak_bytes: int | None = None) -> None:
+        """Take a sample now and write it, with the peak of the GPU's memory where the framework says it."""
         now = dataclasses.asdict(Footprint.now())
-        self._recorder.write(Memory(when=when, step=step, at_ns=clock(), **now))
+        at_ns = clock()
+        self._recorder.write(
+            Memory(when=when, step=step, at_ns=at_ns, gpu_peak_bytes=gpu_peak_bytes, **now)
+        )
 
     def look_after(self, part: Future[Any], when: MemoryMoment, step: int) -> Future[None]:
         """Take a sample when `part` is done, in the thread that ends it. The result is done when the sample is written."""

@@ -103,7 +103,7 @@ class Trainer:
         )
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
         self._footprints = Footprints(recorder)
-        self._digester = StateDigester(framework, recorder, proof=plan.training.proof)
+        self._digester = StateDigester(framework, recorder, proof=bool(plan.training.proof))
         levels = self._levels = open_levels(plan, node=world.node if world.is_spread else None)
         if world.local_rank == 0:
             if world.is_spread and not link.is_replacement:
@@ -362,7 +362,7 @@ class Trainer:
         log.info(
             "epoch %d of %d: %d steps in %.2f s", epoch + 1, self._plan.cell.epochs, steps, seconds
         )
-        self._footprints.sample("epoch", self._reached.step)
+        self._footprints.sample("epoch", self._reached.step, self._framework.gpu_peak_bytes())
 
     def _write_epoch(self, epoch: int, start_ns: int, first: int) -> float:
         """Record the steps and the end of the epoch, and return its duration in s."""

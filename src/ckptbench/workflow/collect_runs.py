@@ -13,6 +13,7 @@ from ckptbench.common.errors import RunFolderError
 from ckptbench.config.identity import marking
 from ckptbench.config.record import StudyRecord
 from ckptbench.inputs.datasets.dataset import DESCRIPTION, dataset_sha256
+from ckptbench.matrix.training import proven_by
 from ckptbench.workflow.frame import add_shared
 
 
@@ -28,6 +29,7 @@ def main(options: argparse.Namespace) -> None:
         )
     expected = Expected(
         training=dataclasses.asdict(study.training),
+        proven=proven_by(study.cells),
         listed=study.listed,
         datasets=_digests(options.datasets, {cell.dataset for cell in study.cells}),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ from ckptbench.analysis.tables.columns import (
 )
 from ckptbench.analysis.tables.schema import Column, Row, Table
 from ckptbench.matrix.levels import LEVELS
+from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.run.events import Save
 from ckptbench.run.trace import Checkpoint
 
@@ -43,6 +45,7 @@ CHECKPOINTS = Table(
         Column("stall_s", "number", "s", "the training loop was blocked: by the save, and by later waits of this training for it, but not the next save's"),
         Column("save_s", "number", "s", "of the stall: the save itself"),
         *HOLD_COLUMNS,
+        Column("to_host_bytes_per_s", "number", "bytes/s", "bytes that the rank wrote / time from the start of the save until its state was copied from the GPU; missing on a CPU and for blocking saves"),
         Column("writes", "flag", "", "whether the rank committed, at the farthest of the levels"),
         *WRITING_COLUMNS,
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
@@ -84,6 +87,7 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
             "stall_s": duration_s(save) + held_s["update"] + held_s["removal"],
             "save_s": duration_s(save),
             **{f"{why}_hold_s": held_s[why] for why in ("update", "save", "removal")},
+            "to_host_bytes_per_s": _to_host(run, save, checkpoint),
             "writes": written is not UNKNOWN,
             **written,
             "parts": json.dumps(
@@ -94,6 +98,15 @@ def _checkpoints(run: Run, part: RankRun) -> Iterator[Row]:
                 separators=(",", ":"),
             ),
         }
+
+
+def _to_host(run: Run, save: Save, checkpoint: Checkpoint) -> float:
+    """Bytes per second of the copy from the GPU. A blocking save writes while it copies."""
+    is_copy = not STRATEGIES[run.cell.strategy.name].blocking
+    if run.manifest["measured_on"] != "gpu" or not is_copy or checkpoint.captured is None:
+        return math.nan
+    files = next((each.files for each in checkpoint.written.values()), [])
+    return sum(each.bytes for each in files) * 1e9 / (checkpoint.captured.at_ns - save.start_ns)
 
 
 def _parts(checkpoint: Checkpoint, save: Save) -> Iterator[tuple[str, str, str, int, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 from ckptbench.analysis.collect.run_folder import Run
 from ckptbench.common.errors import RunFolderError
 from ckptbench.common.files import read_json
+from ckptbench.matrix.training import COMPARED
 from ckptbench.run.layout import MANIFEST, SEAL_COPY
 from ckptbench.run.seal import refused
 
@@ -19,6 +20,8 @@ class Expected:
 
     training: Mapping[str, Any]
     """The fields of `Training`."""
+    proven: frozenset[str] = frozenset()
+    """Ids of the runs that record a proof, where `training.proof` is COMPARED."""
     listed: Mapping[str, Any] = field(default_factory=dict)
     """By cell, the list of failures that it names."""
     datasets: Mapping[str, str]
@@ -35,9 +38,11 @@ def check_expected(run: Run, expected: Expected | None) -> None:
         raise refused(path, f"is that of the cell {run.cell.id}, and its folder is named {name}")
     if expected is None:
         return
-    training = run.manifest["training"]
-    for name in {**expected.training, **training}:
-        found, wanted = (each.get(name, "missing") for each in (training, expected.training))
+    training, asked = run.manifest["training"], dict(expected.training)
+    if asked.get("proof") == COMPARED:
+        asked["proof"] = run.cell.id in expected.proven
+    for name in {**asked, **training}:
+        found, wanted = (each.get(name, "missing") for each in (training, asked))
         if found != wanted:
             raise refused(path, f"training.{name} is {found!r}, the study asks for {wanted!r}")
     found = run.manifest["dataset_sha256"]

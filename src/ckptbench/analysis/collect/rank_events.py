@@ -81,6 +81,7 @@ MEMORY = Table(
         Column("peak_bytes", "integer", "bytes", "the largest `bytes` since the epoch or the last save began"),
         Column("threads", "integer", "1", "of the rank and of these processes"),
         Column("processes", "integer", "1", "that the rank has started, and that these have"),
+        Column("gpu_peak_bytes", "count", "bytes", "the most GPU memory that the framework had allocated so far; at `epoch` alone, and missing on a CPU"),
     ),
 )  # fmt: skip
 

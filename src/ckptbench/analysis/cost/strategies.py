@@ -45,6 +45,8 @@ STRATEGIES = Table(
         Column("durable_checkpoints", "integer", "1", "of the checkpoints, those that reached the level `shared`"),
         *with_ends("overhead", "1", "as in `overhead`"),
         *with_ends("memory_bytes", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
+        Column("gpu_memory_bytes", "number", "bytes", "the same of GPU memory that the framework allocated; missing on a CPU"),
+        Column("to_host_bytes_per_s", "number", "bytes/s", "of copies from the GPU, as in `checkpoints`: mean of a run, mean over runs"),
         Column("bytes", "number", "bytes", "of one version, as in `sizes`"),
         Column("files", "number", "1", "of one version, as in `sizes`"),
         Column("load_s", "number", "s", "to read a checkpoint at a restart: median of the table `restore`"),
@@ -63,6 +65,8 @@ WAITS = ["save_hold_s", "removal_hold_s"]
 CLOSED, EPOCH = "closed", "epoch"
 OF_RANK = ["run", "rank"]
 
+TO_HOST = "to_host_bytes_per_s"
+
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -79,6 +83,8 @@ class _Costs:
     near_durable: PerRepeat
     durable_checkpoints: int
     memory: PerRepeat
+    gpu_memory: float
+    to_host: float
 
     @property
     def cell(self) -> tuple[Any, ...]:
@@ -112,6 +118,8 @@ def strategies(tables: Tables) -> pd.DataFrame:
             **estimated["near_durable"][index].columns("near_durable_s"),
             "durable_checkpoints": cost.durable_checkpoints,
             **estimated["memory"][index].columns("memory_bytes"),
+            "gpu_memory_bytes": cost.gpu_memory,
+            "to_host_bytes_per_s": cost.to_host,
             **_copied(overheads[tuple(cost.setup.values())], "overhead"),
             **_weights(weights.get(tuple(cost.setup[name] for name in SIZES_KEY))),
             "load_s": loads.get(cost.cell, math.nan),
@@ -164,7 +172,8 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
     valid = with_valid_timing(tables["runs"])
     times = run_times(tables, valid)
     baselines = {run: str(row["run"]) for run, row in baselines_of(valid).items()}
-    peaks = _peaks_of(tables["memory"])
+    peaks, gpu_peaks = (_peaks_of(tables["memory"], of) for of in ("peak_bytes", "gpu_peak_bytes"))
+    copies = tables["checkpoints"][["run", "step", TO_HOST]].dropna()
     for setup, group in groups(stall[~stall["warmup"]], SETUP):
         used = steady_or_all(group)
         durable = reached_shared(used)
@@ -184,6 +193,8 @@ def _costs(tables: Tables) -> Iterator[_Costs]:
             near_durable=mean_of_runs(nearer, "durable_s"),
             durable_checkpoints=len(durable),
             memory=_mean(_peaks_above(peaks, pairs)),
+            gpu_memory=_mean(_peaks_above(gpu_peaks, pairs)).value,
+            to_host=mean_of_runs(copies.merge(used[["run", "step"]]), TO_HOST).value,
         )
 
 
@@ -227,12 +238,12 @@ def _peaks_above(peaks: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> Float
     both = named.merge(peaks, on="run").merge(
         peaks.rename(columns={"run": "baseline"}), on=["baseline", "rank"], suffixes=("", "_there")
     )
-    above = (both["peak_bytes"] - both["peak_bytes_there"]).groupby(both["run"]).max()
+    above = (both["peak"] - both["peak_there"]).groupby(both["run"]).max()
     return above.to_numpy(float)
 
 
-def _peaks_of(memory: pd.DataFrame) -> pd.DataFrame:
-    """One row a run and rank of the table `memory`: its peak up to the last end of an epoch.
+def _peaks_of(memory: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One row a run and rank of the table `memory`: its peak, by this column, up to the last end of an epoch.
 
     The last save may be written after it, while the rank already copies its final state, which is no memory of
     checkpoints: the baseline's rank does so as well, and has no sample then.
@@ -241,4 +252,5 @@ def _peaks_of(memory: pd.DataFrame) -> pd.DataFrame:
     ends = samples[samples["when"] == EPOCH].groupby(OF_RANK)["at_ns"].max().rename("end_ns")
     timed = samples.join(ends, on=OF_RANK)
     training = timed[timed["end_ns"].isna() | (timed["at_ns"] <= timed["end_ns"])]
-    return training.groupby(OF_RANK)["peak_bytes"].max().reset_index()
+    known = training.dropna(subset=[column]).rename(columns={column: "peak"})
+    return known.groupby(OF_RANK)["peak"].max().reset_index()

@@ -393,6 +393,10 @@ class PyTorch(Framework):
     def device(self) -> str:
         return torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
 
+    def gpu_peak_bytes(self) -> int | None:
+        is_gpu = self._device.type == "cuda"
+        return int(torch.cuda.max_memory_allocated(self._device)) if is_gpu else None
+
     def close(self) -> None:
         if self._world.world_size > 1:
             dist.barrier()
