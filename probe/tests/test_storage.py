@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from probed import Bench
 
-from ckptbench_probe import cachestat, storage, watcher
+from ckptbench_probe import cachestat, storage, trace, watcher
+from ckptbench_probe.reading import traces
 from ckptbench_probe.trace import Trace
 
 MOUNTS = """\
@@ -162,3 +163,22 @@ with session() as s:
     assert [(one["files"], one["size"]) for one in rows] == [(3, 3 * 4096)] * 2
     assert f"to {bench.folder}/kept/step-2 (" in ended.line("checkpoints")
     assert "a part of a measurement is missing" not in ended.err
+
+
+def test_a_trace_begins_with_its_process_though_another_event_comes_while_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a signal handler that saves, or of the thread of `watcher`."""
+    written = Trace(str(tmp_path), "run")
+    opening = trace._opening
+
+    def interrupted(run: str) -> dict[str, object]:
+        monkeypatch.setattr(trace, "_opening", opening)
+        written.write("inside")
+        return opening(run)
+
+    monkeypatch.setattr(trace, "_opening", interrupted)
+    written.write("outside")
+    ((_, events),) = traces(tmp_path)
+    assert events[0]["event"] == "process"
+    assert {event["event"] for event in events[1:]} == {"inside", "outside"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import prod
 
@@ -15,7 +15,11 @@ from ckptbench.frameworks.contract import AdamW, Arrays, Framework, Sgd, TrainSp
 from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.levels import SHARED
 from ckptbench.matrix.networks.layers import (
+    AveragePoolTo,
+    Branches,
+    Dense,
     Dropout,
+    Flatten,
     Layer,
     Network,
     Residual,
@@ -49,10 +53,34 @@ def image_of(model: str) -> Shape:
 
 VOCABULARY = 4000
 """So many that a second copy of this embedding would show in the size of a file. Batches have CLASSES of them."""
+WIDE, NARROW = 4096, 256
+"""Outputs of dense layers, in AlexNet and VGG-16 and here: 118 of the 134 million parameters of VGG-16 would be copied for long."""
+INCEPTION_OUTPUTS = 480
+
+
+def narrow(layers: Iterable[Layer]) -> Iterator[Layer]:
+    for layer in layers:
+        if isinstance(layer, Dense):
+            sizes = {"inputs": layer.inputs, "outputs": layer.outputs}
+            yield replace(layer, **{n: NARROW if s == WIDE else s for n, s in sizes.items()})
+        else:
+            yield layer
+
+
+def inception() -> Network:
+    """The first two modules of GoogLeNet, and what comes before them."""
+    layers = network_named("googlenet", IMAGE, CLASSES).layers
+    _, second, *_ = (n for n, layer in enumerate(layers) if isinstance(layer, Branches))
+    head = Dense(name="head", inputs=INCEPTION_OUTPUTS, outputs=CLASSES)
+    return Network((*layers[: second + 1], AveragePoolTo(1), Flatten(), head))
+
+
 OF_TESTS = {
     "gpt_tiny": gpt(vocabulary=VOCABULARY, most=16, width=32, layers=2, heads=4),
     "linear": linear(TINY, CLASSES),
-}
+    "inception": inception(),
+    **{name: Network(tuple(narrow(network_named(name, IMAGE, CLASSES).layers))) for name in ("alexnet", "vgg16")},
+}  # fmt: skip
 
 
 def network_of(model: str) -> Network:
@@ -64,9 +92,7 @@ def network_of(model: str) -> Network:
     return Network(tuple(_without_dropout(network.layers)))
 
 
-def _without_dropout(
-    layers: Iterable[Layer],
-) -> Iterable[Layer]:
+def _without_dropout(layers: Iterable[Layer]) -> Iterable[Layer]:
     for layer in layers:
         if isinstance(layer, Residual):
             yield replace(layer, body=tuple(_without_dropout(layer.body)))

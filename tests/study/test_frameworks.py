@@ -38,14 +38,6 @@ NAMED = "small_cnn"
 BATCH_NORM_TOLERANCE = 1e-4
 EVERY = pytest.mark.parametrize("framework", TRIED)
 EACH = pytest.mark.parametrize("framework", OWN)
-PUBLISHED = {
-    "resnet50": 23_528_522,
-    "vgg16": 134_301_514,
-    "alexnet": 57_044_810,
-    "googlenet": 5_983_802,
-}
-
-
 LARGE = ("gpt2", "gpt2_medium")
 """`gpt_baby` has all of their layers, and others' parameters are counted without a framework."""
 OF_TOKENS = [name for name, entry in TRIED.items() if "tokens" in entry.offers]
@@ -103,8 +95,7 @@ def test_all_frameworks_build_the_same_network(built: Callable[[str], Found], mo
     for framework in building:
         found = built(framework)
         logits, one = found[f"{model}/logits"], found[f"{model}/one"]
-        parameters = PUBLISHED.get(model, network.parameter_count)
-        assert found[f"{model}/parameters"] == parameters, framework
+        assert found[f"{model}/parameters"] == network.parameter_count, framework
         assert np.allclose(logits[:1], one, rtol=1e-4, atol=1e-5), framework
         assert agree(reference, logits) < 1e-4, framework
 
@@ -139,7 +130,6 @@ def test_the_names_of_a_ranks_own_state_say_which_part_of_the_state_it_is(
 
 
 NORM, NT3 = f"small_cnn{WITHOUT_DROPOUT}", f"nt3{WITHOUT_DROPOUT}"
-INCEPTION = f"googlenet{WITHOUT_DROPOUT}"
 PLAIN = {"model": "plain_cnn", "size": 8, "steps": 6}
 STEPS_WITH_NORM = 6
 WHOLE = {"model": "plain_cnn", "size": 16, "steps": 8}
@@ -148,7 +138,7 @@ ALONE = {
     "decayed": ["train", {**PLAIN, "weight_decay": 0.1}],
     "rows": ["train", {"model": NT3, "size": 8, "steps": 6, "learning_rate": 0.005}],
     "norm": ["train", {"model": NORM, "size": 8, "steps": STEPS_WITH_NORM}],
-    "inception": ["step", {"model": INCEPTION, "size": 4}],
+    "inception": ["step", {"model": "inception", "size": 4}],
     "whole": ["train", WHOLE],
     "averaged": ["averaged", PLAIN],
     "forget": [

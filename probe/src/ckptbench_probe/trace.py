@@ -95,17 +95,20 @@ class Trace:
                 return
             os.makedirs(self.folder, exist_ok=True)
             name = f"trace-{socket.gethostname()}-{os.getpid()}-{time.monotonic_ns()}.jsonl"
+            path = os.path.join(self.folder, name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(os.path.join(self.folder, name), flags, 0o644)
-            self._put([_opening(self.run)])
+            file = os.open(path, flags, 0o644)
+            _write(file, [_opening(self.run)])  # before others find the file and write to it
+            if self._file is not None:  # a signal handler has opened one meanwhile
+                os.close(file)
+                os.unlink(path)
+                return
+            self._file = file
         self._on_opened()
 
     def _put(self, events: list[dict[str, Any]]) -> None:
-        import json
-
         assert self._file is not None
-        lines = [json.dumps(event, separators=(",", ":")) + "\n" for event in events]
-        os.write(self._file, "".join(lines).encode())
+        _write(self._file, events)
 
     def renew(self) -> None:
         """In a forked child: its events go to a file of its own."""
@@ -114,6 +117,13 @@ class Trace:
         self._file = None
         self._queued.clear()
         self._opening = threading.RLock()
+
+
+def _write(file: int, events: list[dict[str, Any]]) -> None:
+    import json
+
+    lines = [json.dumps(event, separators=(",", ":")) + "\n" for event in events]
+    os.write(file, "".join(lines).encode())
 
 
 def _opening(run: str) -> dict[str, Any]:

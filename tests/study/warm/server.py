@@ -79,8 +79,8 @@ def serve_imported(modules: list[str], threads: int, requests: socket.socket) ->
     for module in LATER:
         if module.partition(".")[0] in sys.modules:
             importlib.import_module(module)
-    if "jax" in sys.modules and os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        keep_compiled()
+    if "jax" in sys.modules and (folder := os.environ.get("JAX_COMPILATION_CACHE_DIR")):
+        keep_compiled(folder)
     gc.collect()
     gc.freeze()  # or each program's first collection would copy every page
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a guard
@@ -95,17 +95,21 @@ def serve_imported(modules: list[str], threads: int, requests: socket.socket) ->
         line.close()
 
 
-def keep_compiled() -> None:
+def keep_compiled(folder: str) -> None:
     """Have every rank keep each program that JAX compiles: the same ones take seconds of every launch.
 
-    By itself JAX keeps what took long, and of rank 0 alone, so that no two ranks write the same file.
+    By itself JAX keeps what took long, and of rank 0 alone, so that no two ranks write the same file. Here a rank waits
+    while another one compiles a program of this name, and then reads it. XLA optimizes little: no test is about its speed.
     """
     import jax
     from jax._src import compiler, distributed
+    from jaxlib import _jax
 
+    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    _jax.CompileOptions()  # reads the flags, which the environment of a program does not have
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    write = compiler._cache_write
+    write, compiled = compiler._cache_write, compiler.compile_or_get_cached
 
     def write_as_rank_0(*arguments: Any) -> None:
         state = distributed.global_state
@@ -113,7 +117,14 @@ def keep_compiled() -> None:
         write(*arguments)
         state.process_id = rank
 
+    def one_after_another(backend: Any, program: Any, *arguments: Any, **options: Any) -> Any:
+        name = str(program.operation.attributes["sym_name"]).strip('"')
+        with Path(f"{folder}-{name}.lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return compiled(backend, program, *arguments, **options)
+
     compiler._cache_write = write_as_rank_0
+    compiler.compile_or_get_cached = one_after_another
 
 
 def guard(line: socket.socket) -> Request:
