@@ -14,6 +14,8 @@ PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml
 
 # Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
+# An environment that is there may need it (src/ckptbench/inputs/environments/present.py).
+export CKPTBENCH_PYTHONPATH := $(PYTHONPATH)
 # A site's modules set these for another Python (src/ckptbench/common/foreign.py has the list, too). pip.conf may say the same as PIP_USER.
 unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP PYTHONINSPECT PYTHONPLATLIBDIR PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_PREFIX PIP_ROOT
 export PIP_USER := 0

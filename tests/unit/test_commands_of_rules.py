@@ -111,7 +111,7 @@ def test_other_paths_are_taken_as_they_are(path: str) -> None:
 
 def test_no_command_takes_the_path_of_a_user_for_an_option() -> None:
     """`--name -n` is an error of every parser, `--name=-n` is not. JSON begins with a brace."""
-    is_json = {"cell", "choices", "settings", "training"}
+    is_json = {"cell", "choices", "environment", "settings", "training"}
     for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
         text = path.read_text("utf-8")
         apart = re.findall(r"--[a-z-]+ \{(?:params\.)?(\w+):q\}|--[a-z-]+ \{shlex", text)

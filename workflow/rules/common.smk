@@ -22,7 +22,7 @@ own_packages_first()  # before pandas and pydantic
 from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError, ConfigError
-from ckptbench.common.files import file_sha256
+from ckptbench.common.files import file_sha256, read_json
 from ckptbench.common.host import count_gpus
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
@@ -143,6 +143,13 @@ def check_paths():
             )
 
 
+def raise_now(error):
+    """End with the words of the error."""
+    if IS_PLAN:
+        sys.exit(str(error))
+    raise WorkflowError(str(error)) from None
+
+
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
 # process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
 try:
@@ -170,9 +177,7 @@ try:
 
         read_user_costs(Path(CONFIG.decision.numbers))
 except CkptbenchError as error:
-    if IS_PLAN:
-        sys.exit(str(error))
-    raise WorkflowError(str(error)) from None
+    raise_now(error)
 
 CELLS = {cell.id: cell for cell in cells}
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.

@@ -10,16 +10,21 @@ from ckptbench.inputs.datasets.sources import made_from
 from ckptbench.decide import COST_TABLES
 from ckptbench.inputs.environments.create import changes as changes_of_environment
 from ckptbench.inputs.environments.create import described
-from ckptbench.inputs.environments.folder import environment_sha256
+from ckptbench.inputs.environments.folder import READY, environment_sha256
 from ckptbench.inputs.environments.interpreter import interpreter_for
 from ckptbench.inputs.environments.lock_file import python_of
 from ckptbench.report.figures import FIGURES
-from ckptbench.matrix.registry import FRAMEWORKS
+from ckptbench.inputs.environments.present import lock_name
+from ckptbench.matrix.registry import DATA, FRAMEWORKS, IMPORTED_ALWAYS
 from ckptbench.matrix.training import proven_by
+from ckptbench.config.environments import find_environment
 from ckptbench.config.identity import digest, digest_of_runs, in_words
 from ckptbench.config.record import StudyRecord
 
 PROVEN = proven_by(CELLS.values())
+PRESENT = "results/environments"
+NOT_FOUND = {}
+"""Why an environment that was there is not, by name. It is no error until a run needs it."""
 CONSTRAINTS = of_clone("envs/build-constraints.txt")
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
@@ -36,7 +41,7 @@ WORDS = in_words(MARKS[OF_RUNS], CONFIG, get_config_files(), len(CELLS))
 
 def get_all_environments():
     names = dict.fromkeys(cell.environment for cell in CELLS.values())
-    return [f".environments/{name}/ready.json" for name in ("data", *names)]
+    return [ready_of(name) for name in (DATA, *names)]
 
 
 @functools.cache
@@ -72,36 +77,92 @@ def get_figures_of_page(wildcards):
     ]
 
 
+def present_name(environment):
+    """Under which name the config says where the environment is; None if it is to be made. For GPUs it has the same name."""
+    name = environment.removesuffix("-cuda")
+    return name if name in CONFIG.environments else None
+
+
+def ready_of(environment):
+    """What is there when an environment can be used."""
+    if name := present_name(environment):
+        return f"{PRESENT}/{name}/{READY}"
+    return f".environments/{environment}/{READY}"
+
+
+def lock_of(environment):
+    if name := present_name(environment):
+        return f"{PRESENT}/{name}/{lock_name(name)}"
+    return of_clone(f"envs/{environment}.txt")
+
+
 def get_lock(wildcards):
-    name = getattr(wildcards, "environment", None) or CELLS[wildcards.cell].environment
-    return of_clone(f"envs/{name}.txt")
+    return lock_of(
+        getattr(wildcards, "environment", None) or CELLS[wildcards.cell].environment
+    )
 
 
 @functools.cache
-def packages_of(lock):
-    """What the environment of a lock is made from, as its `ready.json` says it."""
+def packages_of(environment):
+    """What the environment is made from, or has, as its `ready.json` says it."""
+    if name := present_name(environment):
+        return found_in(name)
     try:
-        return described(Path(lock), Path(CONSTRAINTS))
+        return described(Path(lock_of(environment)), Path(CONSTRAINTS))
     except FileNotFoundError:
         return {}
 
 
+@functools.cache
+def find_present(name):
+    """An environment that is there, with what it has. Raises ConfigError."""
+    used = [cell for cell in CELLS.values() if present_name(cell.environment) == name]
+    modules = {module: None for cell in used for module in cell.imports}
+    if name == DATA:
+        kinds = {cell.dataset for cell in CELLS.values()}
+        modules = [*IMPORTED_ALWAYS, *(["sklearn"] if "digits" in kinds else [])]
+    spec = CONFIG.environments[name]
+    return find_environment(name, spec, [*modules], config, get_config_files())
+
+
+def found_in(name):
+    """What an environment that is there has. A job of a cluster reads what was found when the workflow began."""
+    ready = Path(PRESENT, name, READY)
+    if workflow.is_main_process:
+        try:
+            return find_present(name).described()
+        except ConfigError as error:
+            if not ready.exists():
+                raise_now(error)
+            NOT_FOUND[name] = error
+    return read_json(ready) if ready.exists() else {}
+
+
+def get_present(wildcards):
+    """An environment that is there, as its rule writes it down."""
+    return json.dumps(dataclasses.asdict(find_present(wildcards.environment)))
+
+
 def get_packages(wildcards):
-    return json.dumps(packages_of(get_lock(wildcards)))
+    return json.dumps(packages_of(wildcards.environment))
 
 
 def get_environment_sha256(wildcards):
-    return sha256_of(get_lock(wildcards))
+    return sha256_of(CELLS[wildcards.cell].environment)
 
 
 @functools.cache
-def sha256_of(lock):
-    return environment_sha256(packages_of(lock))
+def sha256_of(environment):
+    return environment_sha256(packages_of(environment))
 
 
-def check_interpreters():
-    """Raises WorkflowError where an environment is to be made whose Python is not on this machine."""
+def check_environments():
+    """Raises WorkflowError where an environment is to be used that is not there any more, or made with a Python that is not on this machine."""
     for job in workflow.dag.needrun_jobs():
+        if job.rule.name == "train_cell":
+            name = present_name(CELLS[job.wildcards.cell].environment)
+            if name in NOT_FOUND:
+                raise_now(NOT_FOUND[name])
         if job.rule.name == "create_environment":
             lock = Path(get_lock(job.wildcards))
             try:
@@ -141,13 +202,14 @@ def samples_of(name):
 
 def get_environment(wildcards):
     """The times of files do not count, but of an environment that is to be made again: then its runs follow."""
-    path = f".environments/{CELLS[wildcards.cell].environment}/ready.json"
-    return path if is_other_environment(get_lock(wildcards), path) else ancient(path)
+    name = CELLS[wildcards.cell].environment
+    path = ready_of(name)
+    return path if is_other_environment(name, path) else ancient(path)
 
 
 @functools.cache
-def is_other_environment(lock, path):
-    return bool(changes_of_environment(Path(path).parent, packages_of(lock)))
+def is_other_environment(name, path):
+    return bool(changes_of_environment(Path(path).parent, packages_of(name)))
 
 
 def get_dataset(wildcards):
@@ -212,7 +274,7 @@ def write_study():
 
     Nothing starts where an environment cannot be made.
     """
-    check_interpreters()
+    check_environments()
     record = StudyRecord(
         cells=tuple(CELLS.values()),
         training=CONFIG.training_of_cells(),

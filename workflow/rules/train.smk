@@ -23,6 +23,22 @@ rule create_environment:
         " --constraints {input.constraints} --parent $WORKFLOW --log {log}"
 
 
+rule use_environment:
+    """Describe an environment that is there already, and start its Python by a script. Nothing is installed into it."""
+    output:
+        ready="results/environments/{environment}/ready.json",
+    log:
+        "results/logs/use_environment/{environment}.log",
+    localrule: True
+    params:
+        environment=get_present,
+    message:
+        "environment {wildcards.environment}, which is there"
+    shell:
+        "python -P -m ckptbench.workflow use-environment results/environments/{wildcards.environment}"
+        " --environment {params.environment:q} --log {log}"
+
+
 rule environments:
     """The environments that the study needs."""
     input:
@@ -32,7 +48,7 @@ rule environments:
 rule prepare_dataset:
     """Prepare a dataset as memory-mapped arrays."""
     input:
-        environment=ancient(".environments/data/ready.json"),
+        environment=ancient(ready_of(DATA)),
         script=ancient(of_clone("src/ckptbench/workflow/prepare_dataset.py")),
     output:
         "results/datasets/{dataset}/dataset.json",
@@ -46,7 +62,7 @@ rule prepare_dataset:
     message:
         "dataset {wildcards.dataset}"
     shell:
-        "PYTHONPATH={params.source:q} .environments/data/bin/python -P -m ckptbench.workflow prepare-dataset"
+        "PYTHONPATH={params.source:q} $(dirname {input.environment})/bin/python -P -m ckptbench.workflow prepare-dataset"
         " {wildcards.dataset} results/datasets/{wildcards.dataset} --settings {params.settings:q} --log {log}"
 
 

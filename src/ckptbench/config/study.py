@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model, model
 
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
+from ckptbench.config.environments import EnvironmentName, EnvironmentSpec
 from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.section import Section, checked, json_schema
 from ckptbench.config.values import (
@@ -283,6 +284,10 @@ class StudyConfig(Section):
     """[Lists of failures](#failures) by name."""
     resume: Flag = False
     """Whether an interrupted run [continues](#resume-and-changes) from its newest complete checkpoint."""
+    environments: dict[EnvironmentName, EnvironmentSpec] = Field(default={})
+    """By name, [environments that are there](../docs/cluster.md#an-environment-that-is-there), into which nothing is installed: each has
+    its `python: PATH`, or a `command: apptainer exec --nv image.sif python`, or is `present`, as `python` on PATH.
+    """
     limits: LimitSection = LimitSection()
     """`run_minutes`: when a run is given up."""
     decision: DecisionSection = DecisionSection()

@@ -17,6 +17,8 @@ from ckptbench.matrix.registry import (
     FAULTS,
     FRAMEWORKS,
     HISTORIES,
+    IMPORTED_ALWAYS,
+    IMPORTS,
     KILLED,
     NATIVE,
     NO_FORMAT,
@@ -269,6 +271,14 @@ class Cell:
         framework = environment_of(self.framework)
         packages = f"{framework}_{self.recovery.name}" if own else framework
         return packages if self.accelerator == "cpu" else f"{packages}-{self.accelerator}"
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The modules that its ranks import, of those that an environment may lack."""
+        format = self.format if self.strategy == NATIVE else NOTHING
+        named = (environment_of(self.framework), format, self.strategy.name, self.recovery.name)
+        found = (module for name in named for module in IMPORTS.get(name, ()))
+        return (*IMPORTED_ALWAYS, *dict.fromkeys(found))
 
     def to_json(self) -> dict[str, Any]:
         """Without `optimizer` and `precision` where they are the default: results of before there was a choice stay valid."""

@@ -192,6 +192,8 @@ def on_any_ranks() -> list[str]:
     return [name for name, entry in FRAMEWORKS.items() if entry.replicas == 1]
 
 
+DATA = "data"
+"""The environment in which datasets are prepared."""
 _PYTORCH = ("pytorch", "pytorch_fsdp", "pytorch_hsdp")
 FORMAT_LABELS = {
     "orbax": "Orbax",
@@ -356,6 +358,37 @@ STRATEGIES = Registry(
 def load(location: str) -> Any:
     """The class at `module:class`, of an entry. Raises ImportError where a library that it needs is not installed."""
     return pkgutil.resolve_name(location)
+
+
+IMPORTS: Mapping[str, tuple[str, ...]] = {
+    "chainer": ("chainer", "chainermn", "mpi4py"),
+    "pytorch": ("torch",),
+    "tensorflow": ("tensorflow", "keras"),
+    "jax": ("jax", "optax"),
+    "horovod_pytorch": ("torch", "horovod"),
+    "horovod_tensorflow": ("tensorflow", "keras", "horovod"),
+    "hdf5": ("h5py",),
+    "hdf5_compressed": ("h5py",),
+    "safetensors": ("safetensors",),
+    "torchsnapshot": ("torchsnapshot",),
+    "torch_checkpointing": ("torch_checkpointing",),
+    "orbax": ("orbax", "jax"),
+    "torchft": ("torchft",),
+    "ulfm": ("mpi4py",),
+}
+"""The modules that ranks import for an environment, a format of `native`, a strategy or a recovery, beside `IMPORTED_ALWAYS`."""
+IMPORTED_ALWAYS = ("numpy", "xxhash")
+
+
+def environments() -> list[str]:
+    """The names of all environments on CPU, with those of recoveries, and of the one that prepares datasets."""
+    own = [
+        f"{framework}_{name}"
+        for name, entry in RECOVERIES.items()
+        if entry.own_environment
+        for framework in entry.frameworks or ()
+    ]
+    return [DATA, *dict.fromkeys(map(environment_of, FRAMEWORKS)), *own]
 
 
 def environment_of(framework: str) -> str:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
 from ckptbench.checkpointing import preflight
@@ -20,6 +19,7 @@ from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.files import open_regular
 from ckptbench.common.processes import die_with_parent, end_with_parent, ignore_stop_signals
 from ckptbench.common.remedies import in_one_line
+from ckptbench.common.versions import distributions, platform_versions
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery
 from ckptbench.frameworks.contract import Framework
@@ -171,13 +171,10 @@ def _record_start(recorder: Recorder, plan: Plan, world: RankContext, framework:
 
 
 def _versions() -> dict[str, str]:
-    """Every distribution that is installed in this environment, with its version, and what else changes how fast it trains or saves."""
-    found = {
-        distribution.metadata["Name"]: distribution.version
-        for distribution in metadata.distributions()
-    }
+    """Versions of all that is installed in this environment and of what its GPUs run on, and what else changes how fast it trains or saves."""
     return {
-        **found,
+        **distributions(),
+        **platform_versions(),
         "ckptbench's copy": "native" if has_c_copy() else "numpy",
         TUNABLES: os.environ.get(TUNABLES, "not set"),
     }

@@ -12,8 +12,8 @@ from ckptbench.workflow.frame import run_script
 
 PACKAGE = "ckptbench.workflow"
 VERBS = (
-    *("create-environment", "prepare-dataset", "train-cell", "collect-runs", "analyse", "decide"),
-    *("draw-figure", "write-answer", "write-page", "write-published", "audit"),
+    *("create-environment", "use-environment", "prepare-dataset", "train-cell", "collect-runs", "analyse"),
+    *("decide", "draw-figure", "write-answer", "write-page", "write-published", "audit"),
 )  # fmt: skip
 """Each has a module of its name with `add_options` and `main`. Only that of the verb is imported: others need other libraries."""
 

@@ -16,6 +16,7 @@ import functools
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -51,6 +51,11 @@ from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.matrix.registry import Precision
 from ckptbench.run.control.ranks import RankContext
+
+with suppress(
+    ModuleNotFoundError
+):  # needed by its own format alone; an import within a save would be timed
+    import orbax.checkpoint as ocp
 
 RANKS = "ranks"
 """The axis of the mesh."""

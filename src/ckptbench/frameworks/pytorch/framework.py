@@ -6,14 +6,12 @@ import datetime
 import functools
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import h5py
 import numpy as np
-import safetensors.torch
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
@@ -55,6 +53,12 @@ from ckptbench.frameworks.random_state import load_random_state, random_state, s
 from ckptbench.inputs.datasets.dataset import Inputs
 from ckptbench.matrix.networks import layers as arch
 from ckptbench.run.control.ranks import RankContext
+
+# Each is needed by one format alone. An import within a save would be timed.
+with suppress(ModuleNotFoundError):
+    import h5py
+with suppress(ModuleNotFoundError):
+    import safetensors.torch
 
 log = logging.getLogger(__name__)
 

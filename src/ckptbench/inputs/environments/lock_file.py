@@ -32,11 +32,19 @@ def python_of(lock: Path) -> str:
 
 def pinned(lock: Path) -> str:
     """The lock without the hashes of its packages, a package a line: which packages, in which versions."""
-    lines = lock.read_text(encoding="utf-8").splitlines()
-    kept = (line for line in lines if not line.lstrip().startswith(("--hash=", "#")))
-    return "".join(line.removesuffix("\\").rstrip() + "\n" for line in kept)
+    return _pinned(lock.read_text(encoding="utf-8"))
 
 
 def pinned_sha256(lock: Path) -> str:
     """SHA-256 of `pinned`: equal for locks that make the same environment."""
-    return hashlib.sha256(pinned(lock).encode()).hexdigest()
+    return pinned_sha256_of(lock.read_text(encoding="utf-8"))
+
+
+def pinned_sha256_of(text: str) -> str:
+    """The same of the text of a lock."""
+    return hashlib.sha256(_pinned(text).encode()).hexdigest()
+
+
+def _pinned(text: str) -> str:
+    kept = (line for line in text.splitlines() if not line.lstrip().startswith(("--hash=", "#")))
+    return "".join(line.removesuffix("\\").rstrip() + "\n" for line in kept)
