@@ -19,8 +19,15 @@ export CKPTBENCH_PYTHONPATH := $(PYTHONPATH)
 # A site's modules set these for another Python (src/ckptbench/common/foreign.py has the list, too). pip.conf may say the same as PIP_USER.
 unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP PYTHONINSPECT PYTHONPLATLIBDIR PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_PREFIX PIP_ROOT
 export PIP_USER := 0
+# Without a registry, all comes from a folder that `make wheelhouse` has packed.
+ifdef WHEELHOUSE
+export PIP_NO_INDEX := 1
+export UV_NO_INDEX := 1
+export PIP_FIND_LINKS := $(abspath $(WHEELHOUSE))
+export UV_FIND_LINKS := $(abspath $(WHEELHOUSE))
+endif
 
-.PHONY: help study plan test test-full environment make-venv environments lint unit run-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study plan test test-full environment make-venv wheelhouse environments lint unit run-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
@@ -96,6 +103,13 @@ make-venv:
 	$(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes $(BUILD) --python .venv envs/dev.txt
 	$(BIN)/uv pip install --quiet $(BUILD) --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
 	{ cat $(BUILT_FROM) | sha256sum; pwd; } > .venv/ready
+
+# The environment `data` prepares datasets.
+LOCKS ?= dev data
+PYTHON_VERSION ?= $(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+PLATFORM ?= manylinux_2_28_x86_64
+wheelhouse: environment ## pack .venv's wheels for a machine without a registry: PYTHON_VERSION=3.12, PLATFORM=manylinux_2_28_x86_64
+	BIN=$(BIN) scripts/wheelhouse.sh wheelhouse $(PYTHON_VERSION) $(PLATFORM) $(LOCKS)
 
 lint: environment ## check style, types and layers
 	$(BIN)/ruff check

@@ -24,9 +24,9 @@ def save_file(tensors, filename, metadata=None):
 
 @functools.cache
 def interpreters() -> list[str]:
-    """Every Python from 3.9 to 3.13 that is installed, this one among them."""
+    """Every Python from 3.9 to 3.14 that is installed, this one among them."""
     found = {sys.version_info[:2]: sys.executable}
-    for minor in range(9, 14):
+    for minor in range(9, 15):
         name = f"python3.{minor}"
         own = sorted((Path.home() / ".pyenv" / "versions").glob(f"3.{minor}.*/bin/{name}"))
         for candidate in filter(None, [*map(str, own), shutil.which(name)]):

@@ -70,6 +70,28 @@ def test_a_plan_has_ten_lines_and_makes_nothing(tmp_path: Path) -> None:
     assert len(others) <= 3  # with Snakemake's own
 
 
+def test_a_framework_whose_python_is_missing_is_left_out_where_the_config_says_so(
+    tmp_path: Path,
+) -> None:
+    """Else nothing starts."""
+    (nothing := tmp_path / "environments").mkdir()
+    checkout = Checkout.make(tmp_path / "checkout", environments=nothing)
+    lock = checkout.folder / "envs" / "chainer.txt"
+    lock.write_text(lock.read_text().replace("# python: 3.11", "# python: 3.99"))
+    study = checkout.folder / "mine.yaml"
+    study.write_text("matrix: {framework: [chainer, pytorch], model: small_cnn}\n")
+    started = checkout.run(study="mine.yaml")
+    assert started.returncode != 0
+    assert "chainer.txt is for Python 3.99, which is not on this machine: load it" in started.stdout
+    assert not (checkout.folder / "results" / "study.json").exists()
+    assert not [*nothing.iterdir()]
+
+    study.write_text("matrix: {framework: [chainer, pytorch, available], model: small_cnn}\n")
+    planned = checkout.make_target("plan", "CONFIG=mine.yaml").stdout
+    assert "Left out: chainer, which needs Python 3.99: load it (module load" in planned
+    assert "12 runs" in planned
+
+
 def test_numbers_with_a_point_and_large_ones_are_runs_of_their_own(tmp_path: Path) -> None:
     checkout = Checkout.make(tmp_path / "checkout")
     traces = ["{weibull: {shape: 0.5}}", *(f"{{exponential: {{mean_s: {mean}}}}}" for mean in ("1000000", "123457", "123456.7", "7.50"))]  # fmt: skip

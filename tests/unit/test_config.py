@@ -17,7 +17,7 @@ import yaml
 
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
-from ckptbench.config.planning import check_source
+from ckptbench.config.planning import check_source, leave_out
 from ckptbench.config.study import load_config, schema
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.registry import FRAMEWORKS, on_any_ranks
@@ -31,6 +31,37 @@ USUAL = ["chainer", "pytorch", "tensorflow"]
 
 def cells(**content: Any) -> list[Cell]:
     return expand(load_config(content))
+
+
+def test_frameworks_that_cannot_be_had_are_left_out_where_the_config_asks_for_available_ones() -> (
+    None
+):
+    missing = {"chainer": "Python 3.11: load it", "pytorch_ulfm": "Python 3.11: load it"}
+    for named, expected in (
+        ("available", {"pytorch", "tensorflow"}),
+        (["chainer", "jax", "available"], {"jax"}),
+    ):
+        config = load_config({"matrix": {"framework": named}})
+        left, words = leave_out(config, expand(config), missing.get)
+        assert {cell.framework for cell in left} == expected
+        assert words == "Left out: chainer, which needs Python 3.11: load it."
+    config = load_config({"matrix": {"framework": ["chainer", "pytorch"]}})
+    assert leave_out(config, expand(config), missing.get) == (expand(config), "")
+
+
+def test_what_is_left_out_is_a_recovery_alone_where_only_that_cannot_be_had() -> None:
+    matrix = {"framework": ["pytorch", "available"], "ranks": 2, "faults": "killed", "interval": 1}
+    config = load_config({"matrix": {**matrix, "faults": {"exponential": {"mean_s": 9}}, "recovery": ["restart", "ulfm"]}})  # fmt: skip
+    left, words = leave_out(config, expand(config), {"pytorch_ulfm": "a moon"}.get)
+    assert {cell.recovery.name for cell in left} == {"restart"}
+    assert words == "Left out: pytorch with ulfm, which needs a moon."
+
+
+def test_a_study_of_which_nothing_is_left_is_refused() -> None:
+    config = load_config({"matrix": {"framework": ["chainer", "available"]}})
+    words = r"matrix\.framework .*: none of its frameworks can train on this machine: chainer, which needs a moon"
+    with pytest.raises(ConfigError, match=words):
+        leave_out(config, expand(config), {"chainer": "a moon"}.get)
 
 
 def test_each_wrong_value_of_merged_files_has_a_line_with_its_field(tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ def test_the_words_name_files_and_all_that_is_not_the_default_in_two_lines() -> 
     assert len(in_words("3f2a91c7", config, long, 24)) <= 190
 
 
+def test_the_words_end_with_what_was_left_out_however_long_the_settings_are(
+    tmp_path: Path,
+) -> None:
+    """An answer and a page end with them."""
+    config, left_out = load_config(GOOD), "Left out: chainer, which needs Python 3.11: load it."
+    words = in_words("3f2a91c7", config, [Path("study" * 60)], 24, left_out)
+    assert words.endswith(f" .... {left_out}")
+
+
 def test_a_report_of_another_config_is_refused_in_one_line(tmp_path: Path) -> None:
     answer, tables = tmp_path / "answer.txt", tmp_path / "tables"
     tables.mkdir()

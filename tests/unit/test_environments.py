@@ -21,7 +21,7 @@ from ckptbench.common.errors import EnvironmentSetupError
 from ckptbench.common.files import file_sha256, write_json
 from ckptbench.inputs.environments import create as environments
 from ckptbench.inputs.environments import folder as environment_folder
-from ckptbench.inputs.environments.create import changes, create_environment, described
+from ckptbench.inputs.environments.create import changes, create_environment, described, obstacle
 from ckptbench.inputs.environments.folder import environment_sha256, locked
 from ckptbench.inputs.environments.horovod import HorovodBuild
 from ckptbench.inputs.environments.interpreter import find_interpreter
@@ -230,7 +230,7 @@ def test_a_lock_holds_versions_with_hashes_and_no_sources(lock: Path) -> None:
 def test_a_lock_is_for_the_python_that_its_requirements_name(lock: Path) -> None:
     named = re.findall(r"^# python: (.*)$", lock.with_suffix(".in").read_text(), re.MULTILINE)
     assert named == re.findall(r"^# python: (.*)$", lock.read_text(), re.MULTILINE)
-    assert bool(named) == (lock.stem not in {"main", "dev", "build-constraints"})
+    assert bool(named) == (lock.stem not in {"main", "dev", "data", "build-constraints"})
 
 
 def test_an_environment_has_the_python_that_its_lock_names(tmp_path: Path) -> None:
@@ -264,6 +264,22 @@ def test_a_name_of_python_that_does_not_start_is_passed_over(
     monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in "012"))
     assert find_interpreter("3.98") == tmp_path / "2" / "python3.98"
     assert find_interpreter("3.97") is None
+
+
+def test_what_an_environment_needs_that_is_not_there_is_said_with_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lock := tmp_path / "empty.txt").write_text("# python: 3.99\n")
+    folder = tmp_path / "environment"
+    need = "Python 3.99: load it (module load python/3.99), or run `.venv/bin/uv python install 3.99`"  # fmt: skip
+    assert obstacle(lock, CONSTRAINTS, folder) == need
+    folder.mkdir()
+    write_json(folder / "ready.json", described(lock, CONSTRAINTS))
+    assert obstacle(lock, CONSTRAINTS, folder) is None, "it is made already"
+    lock.write_text("horovod==0.28.1\ntorch==2\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert obstacle(lock, CONSTRAINTS, folder) == "a C++ compiler and make on PATH, to compile Horovod"  # fmt: skip
 
 
 def test_an_environment_of_before_has_the_python_that_all_had(tmp_path: Path) -> None:

@@ -28,10 +28,11 @@ from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
+from ckptbench.inputs.environments.create import obstacle
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.outlook import Machine, outlook
-from ckptbench.config.planning import check_source, plan_study
+from ckptbench.config.planning import check_source, leave_out, plan_study
 from ckptbench.config.sources import sources_of
 
 supply_user(os.environ, Path(".snakemake/caches"))
@@ -150,6 +151,15 @@ def raise_now(error):
     raise WorkflowError(str(error)) from None
 
 
+def find_obstacle(environment):
+    """What making the environment takes that is not on this machine; None where nothing is missing."""
+    lock, constraints = (
+        Path(of_clone(f"envs/{name}.txt"))
+        for name in (environment, "build-constraints")
+    )
+    return obstacle(lock, constraints, Path(".environments", environment))
+
+
 # `python` in a rule is the interpreter that runs Snakemake, even if its environment is not active. WORKFLOW is this
 # process. A process that a rule starts cannot find out its parent's id by itself if this process has ended by then.
 try:
@@ -160,6 +170,7 @@ try:
     check_paths()
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
+    cells, LEFT_OUT = leave_out(CONFIG, cells, find_obstacle)
     # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
     is_named = "rates" in CONFIG.decision.model_fields_set
     RATES = CONFIG.decision.rates if is_named else of_clone(CONFIG.decision.rates)

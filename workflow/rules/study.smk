@@ -36,7 +36,7 @@ MARKS = {
     OF_RUNS: digest_of_runs(CONFIG, CELLS.values()),
     OF_DECISION: digest(CHOICES, get_sha256({})),
 }
-WORDS = in_words(MARKS[OF_RUNS], CONFIG, get_config_files(), len(CELLS))
+WORDS = in_words(MARKS[OF_RUNS], CONFIG, get_config_files(), len(CELLS), LEFT_OUT)
 
 
 def get_all_environments():
@@ -264,6 +264,8 @@ def show_plan():
     """Print what the study takes, ahead of Snakemake's list of jobs. `make plan` asks for no more."""
     name = WORDS.partition(": ")[0]
     lines = outlook(name, CONFIG, [*CELLS.values()], find_machine(), Path("results"))
+    if LEFT_OUT:
+        lines.append(LEFT_OUT)
     print(*lines, sep="\n", file=sys.stdout if IS_PLAN else sys.stderr, flush=True)
     if IS_PLAN:
         sys.exit()

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.feasible import (
@@ -125,7 +126,7 @@ def _check_combinations(config: StudyConfig) -> None:
 
 def product_of(config: StudyConfig) -> list[Cell]:
     """The cells of the matrix with repeat 0, before `exclude`. Raises ConfigError where a value fits none."""
-    axes = {axis: getattr(config.matrix, axis) for axis in AXES}
+    axes = _values(config.matrix)
     cells, impossible = _possible(config, axes)
     if not cells:
         raise ConfigError(f"the matrix is empty: {impossible[0][1]}")
@@ -153,6 +154,10 @@ def product_of(config: StudyConfig) -> list[Cell]:
     return cells
 
 
+def _values(matrix: Matrix) -> dict[str, list[Any]]:
+    return {axis: getattr(matrix, axis) for axis in AXES} | {"framework": matrix.frameworks}
+
+
 def _possible(
     config: StudyConfig, axes: Mapping[str, Sequence[object]]
 ) -> tuple[list[Cell], list[tuple[dict[str, object], ConfigError]]]:
@@ -171,9 +176,8 @@ def _possible(
 def added_by(config: StudyConfig, index: int, addition: Addition) -> list[Cell]:
     """The cells of one entry of `include`, with repeat 0. Raises ConfigError where it has none."""
     axes = {
-        axis: getattr(config.matrix, axis)[:1] if values is None else values
-        for axis in AXES
-        for values in [getattr(addition, axis)]
+        axis: values[:1] if (own := getattr(addition, axis)) is None else own
+        for axis, values in _values(config.matrix).items()
     }
     never = [str(NEVER)]
     killed = any(each.name in KILLED for each in addition.faults or ())

@@ -44,8 +44,10 @@ def digest_of_runs(config: StudyConfig, cells: Iterable[Cell]) -> str:
     )
 
 
-def in_words(mark: str, config: StudyConfig, files: Sequence[Path], runs: int) -> str:
-    """One sentence: the digest, the files, the number of runs, and every setting of runs that is not the default."""
+def in_words(
+    mark: str, config: StudyConfig, files: Sequence[Path], runs: int, left_out: str = ""
+) -> str:
+    """One sentence: the digest, the files, the number of runs, and every setting of runs that is not the default. And what was left out."""
     own, usual = config.model_dump(mode="json"), type(config)().model_dump(mode="json")
     settings = "; ".join(
         f"{name} {_shown(value, name)}"
@@ -54,7 +56,10 @@ def in_words(mark: str, config: StudyConfig, files: Sequence[Path], runs: int) -
         if value != usual[section][name]
     )
     named = " and ".join(map(str, files))
-    return shorten(f"Config {mark} ({named}): {runs} runs; {settings}", LETTERS, placeholder=" ...")
+    words = shorten(
+        f"Config {mark} ({named}): {runs} runs; {settings}", LETTERS, placeholder=" ..."
+    )
+    return f"{words}. {left_out}" if left_out else words
 
 
 def _shown(value: object, name: str) -> str:

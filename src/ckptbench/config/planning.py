@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,11 @@ import ckptbench
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.expansion import expand
 from ckptbench.config.feasible import check_files
-from ckptbench.config.reading import ConfigFiles
+from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import checked
-from ckptbench.config.study import StudyConfig
+from ckptbench.config.study import AVAILABLE, StudyConfig
 from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import environment_of
 
 
 def check_source(folder: Path) -> None:
@@ -52,3 +53,33 @@ def plan_study(
     except ConfigError as error:
         raise ConfigError(sources.explain(error)) from None
     return config, cells
+
+
+def leave_out(
+    config: StudyConfig, cells: Sequence[Cell], obstacle: Callable[[str], str | None]
+) -> tuple[list[Cell], str]:
+    """The cells that can train here, and a sentence on the others, where the config asks for `available` ones; else all, and "".
+
+    `obstacle` says what an environment needs that is not on this machine. Raises ConfigError where no cell is left.
+    """
+    if AVAILABLE not in config.matrix.framework:
+        return [*cells], ""
+    needs = {
+        name: None if name.removesuffix("-cuda") in config.environments else obstacle(name)
+        for name in dict.fromkeys(cell.environment for cell in cells)
+    }
+    names: dict[str, list[str]] = {}
+    for cell in cells:
+        if need := needs[cell.environment]:
+            own = cell.environment.startswith(f"{environment_of(cell.framework)}_")
+            name = f"{cell.framework} with {cell.recovery.name}" if own else cell.framework
+            names.setdefault(need, []).append(name)
+    words = "; ".join(f"{', '.join(dict.fromkeys(each))}, which needs {need}" for need, each in names.items())  # fmt: skip
+    left = [cell for cell in cells if not needs[cell.environment]]
+    if not left:
+        raise FieldError(
+            ("matrix", "framework"),
+            f"none of its frameworks can train on this machine: {words}",
+            config.matrix.framework,
+        )
+    return left, f"Left out: {words}." if words else ""

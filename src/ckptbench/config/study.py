@@ -55,6 +55,8 @@ from ckptbench.run.failure import Failure
 
 ALL = "all"
 """The word for every framework that trains on any number of ranks, including those whose environments are compiled."""
+AVAILABLE = "available"
+"""The word beside the frameworks of a matrix of which those are left out that cannot be had on this machine."""
 
 
 def _every_framework(names: list[str]) -> list[str]:
@@ -76,6 +78,9 @@ def _no_faults(history: object) -> object:
 
 FrameworkName = Annotated[str, OneOf((*FRAMEWORKS, ALL))]
 Frameworks = Annotated[Sweep[FrameworkName], AfterValidator(_every_framework)]
+FrameworkOrAvailable = Annotated[str, OneOf((*FRAMEWORKS, ALL, AVAILABLE))]
+FrameworksOrAvailable = Annotated[Sweep[FrameworkOrAvailable], AfterValidator(_every_framework)]
+DEFAULT_FRAMEWORKS = [name for name, entry in FRAMEWORKS.items() if not entry.optional]
 ModelName = Annotated[str, OneOf(tuple(ARCHITECTURES))]
 DatasetName = Annotated[str, OneOf(tuple(DATASETS))]
 OptimizerName = Annotated[str, OneOf(get_args(Optimizer))]
@@ -99,10 +104,10 @@ CacheName = Annotated[str, OneOf(("warm", "cold"))]
 class Matrix(Section):
     """The axes of the study; a list is a sweep, and the matrix is the product of all."""
 
-    framework: Frameworks = Field(
-        default=[name for name, entry in FRAMEWORKS.items() if not entry.optional]
-    )
-    """Which frameworks train. `all`: all but `pytorch_hsdp`, also Horovod's, which are compiled first."""
+    framework: FrameworksOrAvailable = Field(default=DEFAULT_FRAMEWORKS)
+    """Which frameworks train. `all`: all but `pytorch_hsdp`, also Horovod's, which are compiled first. `available`, alone or beside names: leave
+    out each whose Python or compiler is not on this machine; the plan and the answer say which.
+    """
     model: Sweep[ModelName] = Field(default=["resnet50"])
     """Which networks."""
     dataset: Sweep[DatasetName] = Field(default=["digits"])
@@ -138,12 +143,18 @@ class Matrix(Section):
     cache: Sweep[CacheName] = Field(default=["warm"])
     """Whether the page cache holds the checkpoint that a killed run restarts from."""
 
+    @property
+    def frameworks(self) -> list[str]:
+        """Those that are named, and the default ones where `available` stands alone."""
+        return [name for name in self.framework if name != AVAILABLE] or DEFAULT_FRAMEWORKS
 
+
+KINDS_OF_AXES = {**get_type_hints(Matrix, include_extras=True), "framework": Frameworks}
 Selection: Any = create_model(
     "Selection",
     __base__=Section,
     __doc__="Cells to drop: those that match every field given, where a list matches any of its values.",
-    **{axis: (kind | None, None) for axis, kind in get_type_hints(Matrix, include_extras=True).items() if axis in Matrix.model_fields},  # type: ignore[call-overload]
+    **{axis: (kind | None, None) for axis, kind in KINDS_OF_AXES.items() if axis in Matrix.model_fields},  # type: ignore[call-overload]
 )  # fmt: skip
 
 Addition: Any = create_model(

@@ -19,7 +19,11 @@ from ckptbench.common.files import file_sha256, read_json, write_json
 from ckptbench.common.processes import die_with_parent
 from ckptbench.inputs.environments.folder import FIRST_PYTHON, READY, clear_away, locked
 from ckptbench.inputs.environments.horovod import RECIPE, HorovodBuild
-from ckptbench.inputs.environments.interpreter import interpreter_for
+from ckptbench.inputs.environments.interpreter import (
+    find_interpreter,
+    how_to_get,
+    interpreter_for,
+)
 from ckptbench.inputs.environments.lock_file import pinned, pinned_sha256, python_of, read_lock
 
 log = logging.getLogger("ckptbench")
@@ -81,6 +85,17 @@ def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
     ready = {CONSTRAINTS: wanted[CONSTRAINTS], "python": FIRST_PYTHON, **ready}
     wanted = {"python": FIRST_PYTHON, **wanted}
     return [name for name, value in wanted.items() if ready.get(name) != value]
+
+
+def obstacle(lock: Path, constraints: Path, folder: Path) -> str | None:
+    """What this machine has not, that making the environment takes, and how to get it. None: nothing, or it is made."""
+    if (folder / READY).exists() and not changes(folder, described(lock, constraints)):
+        return None
+    version = python_of(lock)
+    if find_interpreter(version) is None:
+        return f"Python {version}: {how_to_get(version)}"
+    build = HorovodBuild.needed_by(lock, folder.parent / WHEELS)
+    return build.missing_tools() if build and build.wheel() is None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Mapping
@@ -118,6 +119,16 @@ class HorovodBuild:
     def wheel(self) -> Path | None:
         """The finished wheel. None: it is not compiled yet."""
         return next(self.folder.glob("*.whl"), None)
+
+    def missing_tools(self) -> str | None:
+        """What compiling needs and PATH does not have. None: all is there."""
+        programs = {
+            "a C++ compiler": (os.environ.get("CXX", "c++"), "c++", "g++", "clang++"),
+            "make": ("make",),
+            **({"nvcc": ("nvcc",)} if self._for_gpus else {}),
+        }
+        missing = [name for name, each in programs.items() if not any(map(shutil.which, each))]
+        return f"{' and '.join(missing)} on PATH, to compile Horovod" if missing else None
 
     def packages_to_compile(self) -> dict[str, str]:
         """The packages that the environment must hold while Horovod is compiled in it: name and line of each."""

@@ -30,9 +30,13 @@ def interpreter_for(lock: Path, version: str) -> Path:
     if found := find_interpreter(version):
         return found
     raise EnvironmentSetupError(
-        f"{lock} is for Python {version}, which is not on this machine: load it (module load python/{version}), "
-        f"or run `.venv/bin/uv python install {version}`, or take its frameworks out of `matrix`"
+        f"{lock} is for Python {version}, which is not on this machine: {how_to_get(version)}, or leave its frameworks out "
+        "(matrix: {framework: available})"
     )
+
+
+def how_to_get(version: str) -> str:
+    return f"load it (module load python/{version}), or run `.venv/bin/uv python install {version}`"
 
 
 def _candidates(version: str) -> Iterator[Path]:
