@@ -45,8 +45,10 @@ def test_frameworks_that_cannot_be_had_are_left_out_where_the_config_asks_for_av
         left, words = leave_out(config, expand(config), missing.get)
         assert {cell.framework for cell in left} == expected
         assert words == "Left out: chainer, which needs Python 3.11: load it."
-    config = load_config({"matrix": {"framework": ["chainer", "pytorch"]}})
-    assert leave_out(config, expand(config), missing.get) == (expand(config), "")
+    there = {"environments": {"chainer": "present"}, "matrix": {"framework": "available"}}
+    for content in ({"matrix": {"framework": ["chainer", "pytorch"]}}, there):
+        config = load_config(content)
+        assert leave_out(config, expand(config), missing.get) == (expand(config), "")
 
 
 def test_what_is_left_out_is_a_recovery_alone_where_only_that_cannot_be_had() -> None:
