@@ -27,10 +27,15 @@ export PIP_FIND_LINKS := $(abspath $(WHEELHOUSE))
 export UV_FIND_LINKS := $(abspath $(WHEELHOUSE))
 endif
 
-.PHONY: help study plan test test-full environment make-venv wheelhouse environments lint unit run-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study gpu plan test test-full environment make-venv wheelhouse environments lint unit run-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
+
+# `present` is the `python` on PATH, into which nothing is installed. The same command again goes on where it was cut.
+gpu: environment ## the study of one GPU, with the PyTorch of the `python` on PATH: about eight minutes (docs/cluster.md)
+	CKPTBENCH_ANSWER=last $(BIN)/snakemake --profile local --configfile config/studies/gpu.yaml --config 'environments={pytorch: present, data: present}'
+	@echo; cat results/answer.txt
 
 # It ends with the answer, which the workflow would print before the report is made.
 study: environment ## run the default study on this machine: 10 to 12 minutes (35 without AVX-512), then an answer, results/index.html and report.html

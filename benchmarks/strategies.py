@@ -96,16 +96,11 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
     parser.add_argument(
-        "--from",
-        dest="given",
-        type=Path,
-        help="show the figures in this file, of on_gpu.py or of --json",
+        "--from", dest="given", type=Path, help="show the figures in this file of --json"
     )
     options = parser.parse_args()
     if options.given is not None:
-        content = json.loads(options.given.read_text(encoding="utf-8"))
-        for each in content.get("measured", [content]):
-            show(each)
+        show(json.loads(options.given.read_text(encoding="utf-8")))
         return
     found = measure(options)
     show(found)

@@ -40,11 +40,11 @@ IDENTITY = Identity(
 )
 
 
-def one_rank(device: str = "cpu") -> RankContext:
+def one_rank() -> RankContext:
     """A rank that is alone and has all cores."""
     return RankContext(
         rank=0, world_size=1, local_rank=0, node="here", threads=len(os.sched_getaffinity(0)),
-        addresses=("127.0.0.1:1",), accelerator=device,
+        addresses=("127.0.0.1:1",),
     )  # fmt: skip
 
 

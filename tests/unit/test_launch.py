@@ -319,6 +319,23 @@ def test_a_rank_sees_the_gpu_of_its_own(
     assert os.environ["CUDA_VISIBLE_DEVICES"] == mine
 
 
+def test_where_the_driver_lists_no_gpus_the_devices_tell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """So it is in some containers."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that it is taken back at the end
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr("ckptbench.run.control.joining.GPU_LIST", tmp_path / "hidden")
+    monkeypatch.setattr("ckptbench.run.control.joining.DEVICES", tmp_path)
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert see_one_gpu(SECOND) == "1"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    (tmp_path / "nvidia1").unlink()
+    with pytest.raises(LaunchError, match="which has 1 visible GPU:"):
+        see_one_gpu(SECOND)
+
+
 def test_more_ranks_than_gpus_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(LaunchError, match="rank 1 is number 2 on here, which has 1 visible GPU "):

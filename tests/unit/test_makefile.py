@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu_study import PATH
+
 ROOT = Path(__file__).resolve().parents[2]
 ODD = ["-n.yaml", "my costs.yaml", "it's.yaml", 'a"b.yaml', "a`id`.yaml", "a;b&c.yaml", "a\\b.yaml", "学習.yaml", "$(id).yaml"]  # fmt: skip
 
@@ -87,6 +89,13 @@ def test_a_profile_that_is_not_there_is_said_with_those_that_are(tmp_path: Path)
     own = tmp_path / "my profile"
     own.mkdir()
     assert str(own) in asked(tmp_path / "again", "plan", f"PROFILE={own}")
+
+
+def test_gpu_runs_its_study_with_the_environments_that_are_there(tmp_path: Path) -> None:
+    words = asked(tmp_path, "gpu")
+    study = words[words.index("--configfile") + 1]
+    assert (ROOT / study).samefile(PATH)
+    assert words[words.index("--config") + 1 :] == ["environments={pytorch: present, data: present}"]  # fmt: skip
 
 
 def test_help_names_every_target_that_a_user_may_give() -> None:

@@ -23,6 +23,7 @@ from ckptbench.run.control.variables import (
 )
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+GPU_LIST, DEVICES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")
 
 
@@ -94,8 +95,9 @@ def _visible_gpus(words: str) -> list[str]:
 
 
 def _installed_gpus() -> list[str]:
-    """The numbers of the GPUs that the NVIDIA driver lists."""
-    return [str(number) for number, _ in enumerate(Path("/proc/driver/nvidia/gpus").glob("*"))]
+    """The numbers of the GPUs that the NVIDIA driver lists. In a container that hides its list the devices tell."""
+    found = [*GPU_LIST.glob("*")] or [*DEVICES.glob("nvidia[0-9]*")]
+    return [str(number) for number, _ in enumerate(found)]
 
 
 def _choose_interface(address: str) -> None:
