@@ -34,6 +34,7 @@ SITE_PATH = "CKPTBENCH_PYTHONPATH"
 """Where `make` hands on the PYTHONPATH that it keeps from its own commands."""
 INSIDE = "CKPTBENCH_INSIDE"
 """Set in a container: a rank that starts another process there must not enter the container once more."""
+MPI = "mpi4py"
 AS_FOUND = "environment"
 """The field of `ready.json` that says what was found."""
 WHEELS = {"orbax": "orbax-checkpoint", "sklearn": "scikit-learn", "chainermn": "chainer"}
@@ -113,9 +114,9 @@ class PresentEnvironment:
             raise EnvironmentSetupError(
                 f"{self.words} has not ended within {SECONDS_TO_START} s: name a command that starts Python and nothing else"
             ) from None
-        return self._read(done.stdout, done.stderr)
+        return self._read(done.stdout, done.stderr, modules)
 
-    def _read(self, printed: str, errors: str) -> Self:
+    def _read(self, printed: str, errors: str, modules: Sequence[str]) -> Self:
         oldest = ".".join(map(str, OLDEST))
         lines = printed.splitlines()
         version = next((line for line in lines if line.startswith("Python ")), None)
@@ -138,6 +139,10 @@ class PresentEnvironment:
         found = json.loads(shown.removeprefix(FOUND))
         if found["missing"]:
             raise EnvironmentSetupError(self._lacks(found["missing"], found["executable"]))
+        if MPI in modules and not self._mpiexec():
+            raise EnvironmentSetupError(
+                f"no mpiexec is beside {self.words}, nor on PATH: load the MPI with which its {MPI} was built"
+            )
         versions = dict(sorted(found["versions"].items()))
         return dataclasses.replace(self, executable=found["executable"], versions=versions)
 
@@ -171,7 +176,11 @@ class PresentEnvironment:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """The one that was written. Raises RunFolderError where none was."""
-        return cls(**read_json(folder / READY)[AS_FOUND])
+        return cls.from_json(read_json(folder / READY)[AS_FOUND])
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**{**fields, "command": tuple(fields["command"])})
 
     def _script(self) -> list[str]:
         """It becomes the command, with the user's PYTHONPATH behind that of ranks, and without Snakemake's Python on PATH."""
