@@ -22,7 +22,7 @@ own_packages_first()  # before pandas and pydantic
 from ckptbench.analysis.tables.registry import DECIDED, EVERY
 from ckptbench.decide.failure_files import read_failure_files
 from ckptbench.common.errors import CkptbenchError, ConfigError
-from ckptbench.common.files import file_sha256, read_json
+from ckptbench.common.files import file_sha256
 from ckptbench.common.host import count_gpus
 from ckptbench.common.user import supply_user
 from ckptbench.matrix.plugin_spec import NAME

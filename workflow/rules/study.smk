@@ -14,7 +14,7 @@ from ckptbench.inputs.environments.folder import READY, environment_sha256
 from ckptbench.inputs.environments.interpreter import interpreter_for
 from ckptbench.inputs.environments.lock_file import python_of
 from ckptbench.report.figures import FIGURES
-from ckptbench.inputs.environments.present import lock_name
+from ckptbench.inputs.environments.present import PresentEnvironment, lock_name
 from ckptbench.matrix.registry import DATA, FRAMEWORKS, IMPORTED_ALWAYS
 from ckptbench.matrix.training import proven_by
 from ckptbench.config.environments import find_environment
@@ -106,36 +106,40 @@ def get_lock(wildcards):
 def packages_of(environment):
     """What the environment is made from, or has, as its `ready.json` says it."""
     if name := present_name(environment):
-        return found_in(name)
+        return find_present(name).described()
     try:
         return described(Path(lock_of(environment)), Path(CONSTRAINTS))
     except FileNotFoundError:
         return {}
 
 
-@functools.cache
-def find_present(name):
-    """An environment that is there, with what it has. Raises ConfigError."""
+def modules_of(name):
+    """What ranks import from an environment."""
     used = [cell for cell in CELLS.values() if present_name(cell.environment) == name]
     modules = {module: None for cell in used for module in cell.imports}
     if name == DATA:
         kinds = {cell.dataset for cell in CELLS.values()}
         modules = [*IMPORTED_ALWAYS, *(["sklearn"] if "digits" in kinds else [])]
+    return [*modules]
+
+
+@functools.cache
+def find_present(name):
+    """An environment that is there, with what it has. A job of a cluster reads what was found when the workflow began."""
+    folder = Path(PRESENT, name)
+    if not workflow.is_main_process:
+        return PresentEnvironment.read(folder)
     spec = CONFIG.environments[name]
-    return find_environment(name, spec, [*modules], config, get_config_files())
-
-
-def found_in(name):
-    """What an environment that is there has. A job of a cluster reads what was found when the workflow began."""
-    ready = Path(PRESENT, name, READY)
-    if workflow.is_main_process:
-        try:
-            return find_present(name).described()
-        except ConfigError as error:
-            if not ready.exists():
-                raise_now(error)
-            NOT_FOUND[name] = error
-    return read_json(ready) if ready.exists() else {}
+    try:
+        return find_environment(
+            name, spec, modules_of(name), config, get_config_files()
+        )
+    except ConfigError as error:
+        if not (folder / READY).exists():
+            raise_now(error)
+        NOT_FOUND[name] = error
+        print(f"Its runs stay, and no other can start: {error}", file=sys.stderr)
+        return PresentEnvironment.read(folder)
 
 
 def get_present(wildcards):

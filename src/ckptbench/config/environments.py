@@ -24,7 +24,7 @@ class EnvironmentSection(Section):
 
     python: FilePath | None = None
     """Its path, or its name on PATH."""
-    command: Annotated[str, Field(min_length=1)] | None = None
+    command: Annotated[str, Field(pattern=r"\S")] | None = None
     """What enters a container and starts its Python: words as in a shell, without its variables and pipes."""
 
     @model_validator(mode="after")

@@ -36,11 +36,14 @@ def digest_of_runs(config: StudyConfig, cells: Iterable[Cell]) -> str:
     """Of all that the tables of the runs depend on, in whatever order they run."""
     listed = list(cells)
     datasets = {cell.dataset for cell in listed}
+    used = {cell.environment.removesuffix("-cuda") for cell in listed}
+    present = sorted(used & config.environments.keys())  # a part only where there are some
     return digest(
         sorted(json.dumps(cell.to_json(), sort_keys=True) for cell in listed),
         dataclasses.asdict(config.training_of_cells()),
         {name: getattr(config.datasets, name).settings() for name in datasets},
         {cell.id: [failure.to_json() for failure in config.failures_of(cell)] for cell in listed},
+        *filter(None, [present]),
     )
 
 

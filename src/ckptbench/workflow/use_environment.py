@@ -17,4 +17,4 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> None:
-    PresentEnvironment(**options.environment).write(options.folder.absolute())
+    PresentEnvironment.from_json(options.environment).write(options.folder.absolute())

@@ -82,7 +82,7 @@ def changes(folder: Path, wanted: Mapping[str, Any]) -> list[str]:
     except RunFolderError:
         return [READY] if (folder / READY).exists() else []
     # Environments of older versions do not say what they were built with.
-    ready = {CONSTRAINTS: wanted[CONSTRAINTS], "python": FIRST_PYTHON, **ready}
+    ready = {CONSTRAINTS: wanted.get(CONSTRAINTS), "python": FIRST_PYTHON, **ready}
     wanted = {"python": FIRST_PYTHON, **wanted}
     return [name for name, value in wanted.items() if ready.get(name) != value]
 

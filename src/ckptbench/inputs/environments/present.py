@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from ckptbench.common.errors import EnvironmentSetupError
-from ckptbench.common.files import write_json
+from ckptbench.common.files import read_json, write_json
 from ckptbench.common.versions import FOUND
 from ckptbench.inputs.environments.folder import READY, clear_away
 from ckptbench.inputs.environments.lock_file import pinned_sha256_of
+from ckptbench.matrix.registry import IMPORTS
 
 OLDEST = (3, 11)
 """The oldest Python in which ranks run: it is the first with `typing.Self` and `datetime.UTC`."""
@@ -33,6 +34,9 @@ SITE_PATH = "CKPTBENCH_PYTHONPATH"
 """Where `make` hands on the PYTHONPATH that it keeps from its own commands."""
 INSIDE = "CKPTBENCH_INSIDE"
 """Set in a container: a rank that starts another process there must not enter the container once more."""
+MPI = "mpi4py"
+AS_FOUND = "environment"
+"""The field of `ready.json` that says what was found."""
 WHEELS = {"orbax": "orbax-checkpoint", "sklearn": "scikit-learn", "chainermn": "chainer"}
 """What to install for a module, where it has another name."""
 # Any Python can read it, 2.7 too.
@@ -102,11 +106,17 @@ class PresentEnvironment:
                 check=False,
                 timeout=SECONDS_TO_START,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise EnvironmentSetupError(f"{self.words} does not start: {error}") from None
-        return self._read(done.stdout, done.stderr)
+        except OSError as error:
+            raise EnvironmentSetupError(
+                f"{self.command[0]} does not start ({error.strerror}): name a program that does, or load its module before Snakemake starts"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise EnvironmentSetupError(
+                f"{self.words} has not ended within {SECONDS_TO_START} s: name a command that starts Python and nothing else"
+            ) from None
+        return self._read(done.stdout, done.stderr, modules)
 
-    def _read(self, printed: str, errors: str) -> Self:
+    def _read(self, printed: str, errors: str, modules: Sequence[str]) -> Self:
         oldest = ".".join(map(str, OLDEST))
         lines = printed.splitlines()
         version = next((line for line in lines if line.startswith("Python ")), None)
@@ -124,25 +134,33 @@ class PresentEnvironment:
         if shown is None:
             raise EnvironmentSetupError(
                 f"{self.words} cannot import ckptbench from {SOURCE} ({last}): a container must see this folder "
-                f"(apptainer exec --bind {SOURCE})"
+                f"(apptainer exec --bind {SOURCE}), and PYTHONPATH must reach its Python"
             )
         found = json.loads(shown.removeprefix(FOUND))
         if found["missing"]:
             raise EnvironmentSetupError(self._lacks(found["missing"], found["executable"]))
-        return dataclasses.replace(self, executable=found["executable"], versions=found["versions"])
+        if MPI in modules and not self._mpiexec():
+            raise EnvironmentSetupError(
+                f"no mpiexec is beside {self.words}, nor on PATH: load the MPI with which its {MPI} was built"
+            )
+        versions = dict(sorted(found["versions"].items()))
+        return dataclasses.replace(self, executable=found["executable"], versions=versions)
 
     def _lacks(self, missing: Sequence[str], executable: str) -> str:
         wheels = " ".join(dict.fromkeys(WHEELS.get(each, each) for each in missing))
+        lacks = f"{self.words} has no {', '.join(missing)}"
+        if executable == sys.executable:
+            return f"{lacks}, as it is the Python of Snakemake itself: name the one that you train with"
+        if {*missing} & {*IMPORTS.get(self.name, ())}:
+            return f"{lacks}, so it is no environment of {self.name}: name one that is"
         pip = f"{self.words} -m pip install"
-        if os.path.realpath(executable) == os.path.realpath(sys.executable):
-            return f"{self.words} is the Python of Snakemake itself, and has no {', '.join(missing)}: name the one that you train with"
         return (
-            f"{self.words} has no {', '.join(missing)}, which ranks import: {pip} {wheels}; or, where it cannot be changed, "
-            f"{pip} --no-deps --target FOLDER {wheels}, and set PYTHONPATH=FOLDER"
+            f"{lacks}, which ranks import: {pip} {wheels}; or, where it cannot be changed, "
+            f"{pip} --no-deps --target FOLDER {wheels}, and start Snakemake with PYTHONPATH=FOLDER"
         )
 
     def described(self) -> dict[str, Any]:
-        """Its `ready.json`, once it was found."""
+        """What of its `ready.json` makes it another one, once it was found."""
         return {"lock": lock_name(self.name), "sha256": pinned_sha256_of(self.lock)}
 
     def write(self, folder: Path) -> None:
@@ -153,7 +171,16 @@ class PresentEnvironment:
         _write_script(folder / "bin/python", self._script())
         if mpiexec := self._mpiexec():
             _write_script(folder / "bin/mpiexec", [f'exec {shlex.quote(mpiexec)} "$@"'])
-        write_json(folder / READY, self.described())
+        write_json(folder / READY, {**self.described(), AS_FOUND: dataclasses.asdict(self)})
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The one that was written. Raises RunFolderError where none was."""
+        return cls.from_json(read_json(folder / READY)[AS_FOUND])
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**{**fields, "command": tuple(fields["command"])})
 
     def _script(self) -> list[str]:
         """It becomes the command, with the user's PYTHONPATH behind that of ranks, and without Snakemake's Python on PATH."""
