@@ -18,6 +18,7 @@ from ckptbench.cli.verbs import run
 from ckptbench.common.errors import ConfigError
 from ckptbench.decide import formulas, sampling
 from ckptbench.decide.costs import GlobalTier, Recovering, Saving
+from ckptbench.decide.limit import Limit
 from ckptbench.decide.model import best, goodput
 from ckptbench.decide.rates import FailureRate
 from ckptbench.report.answer import quantities
@@ -141,7 +142,9 @@ def test_a_setup_of_a_study_has_the_numbers_of_python(
         start_from(browser, setup, recovery)
         enter(browser, "gpus", str(gpus))
         choose(browser, "rate", rates[rate].file.title)
-        wanted = [expected(row_of(4, name, recovery), rates[rate], gpus, 40) for name in names]
+        limit = None if gpus == 4 else Limit(seconds=2 * 3600)
+        enter(browser, "limit", "" if limit is None else "2h")
+        wanted = [expected(row_of(4, name, recovery), rates[rate], gpus, 40, limit) for name in names]  # fmt: skip
         now, *rows = strategies(browser)
         assert_known(now[3], wanted[0]["now"])
         for row, each in zip(rows, wanted, strict=True):

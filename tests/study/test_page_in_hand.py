@@ -150,12 +150,22 @@ def test_what_is_taken_away_says_what_is_the_examples(browser: Browser, calculat
     assert browser.run("return toCopy(numbersOf(asked, origin))").startswith("ckptbench decide ")
 
 
-def test_jobs_that_are_ended_are_counted_as_failures(browser: Browser, calculator: Path) -> None:
-    """The page has no time limit, and says so where failures are entered."""
+def test_jobs_that_are_ended_are_counted(
+    browser: Browser, calculator: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At their limit as the command counts them; by preemption as failures, which is said where they are entered."""
     browser.open(calculator)
     said = browser.element(browser.element("rate").get_attribute("aria-describedby"))
-    assert said.text == "No time limit or preemption is counted. Preempted or limited jobs: count them as failures, or use ckptbench decide --limit."  # fmt: skip
+    assert said.text == "Preempted jobs: count preemptions as failures."  # fmt: skip
     assert 0 < said.location["y"] - browser.element("mtbf").location["y"] < 120
+    enter(browser, "limit", "12h")
+    assert "A job ends after 12 h: what that loses is counted." in browser.element("sentence").text
+    written = browser.run("return command(numbersOf(asked, origin))")
+    assert "--limit 12h" in written
+    assert "limit=12h" in browser.run("return location.hash")
+    assert run([*shlex.split(written)[1:], "--json"]) == 0
+    for row, told in zip(strategies(browser)[1:], json.loads(capsys.readouterr().out)["strategies"], strict=True):  # fmt: skip
+        assert (row[2]["value"], row[3]["value"]) == (told["steps"], pytest.approx(told["loses"]))
 
 
 def test_a_case_that_no_options_say_has_no_command(browser: Browser) -> None:

@@ -13,6 +13,7 @@ from selenium.webdriver.support.ui import Select
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.decide import sampling
 from ckptbench.decide.costs import GlobalTier, Recovering, Saving
+from ckptbench.decide.limit import Limit
 from ckptbench.decide.model import best, goodput
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate
@@ -79,7 +80,7 @@ def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
     return row
 
 
-def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int) -> dict[str, Any]:
+def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, limit: Limit | None = None) -> dict[str, Any]:  # fmt: skip
     """What the page must show of a row: steps, and losses at the rate and at the ends of its interval; the fine range in steps."""
     row = projected(row, gpus)
     saved, recovered = sampling.saving(row), sampling.recovering(row, gpus, CHOICES)
@@ -95,8 +96,18 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int) -> dic
     )
     ends = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
     failing = gpus / (np.array([rate.mean_gpu_hours, *ends]) * 3600)
-    found = best(saving, recovering, failing, step_s=step_s, global_tier=global_tier, slower=slower)
-    useful = np.asarray(goodput(now * step_s, saving, recovering, failing, global_tier) / slower)
+    found = best(
+        saving,
+        recovering,
+        failing,
+        step_s=step_s,
+        global_tier=global_tier,
+        slower=slower,
+        limit=limit,
+    )
+    useful = np.asarray(
+        goodput(now * step_s, saving, recovering, failing, global_tier, limit=limit) / slower
+    )
     return {
         "steps": found.steps, "lost": 1 - found.goodput, "now": 1 - useful,
         "fine": (found.fine_from_steps[0], found.fine_to_steps[0]), "step_s": step_s,

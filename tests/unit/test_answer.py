@@ -23,7 +23,7 @@ from ckptbench.analysis.tables.store import write_tables
 from ckptbench.decide.inputs import UNKNOWN_SLOWDOWN
 from ckptbench.report.answer import DECISION, STUDY_TABLES
 from ckptbench.report.answer.choice import Choice
-from ckptbench.report.answer.layout import Block, Kind, table
+from ckptbench.report.answer.layout import Block, Kind, filled, table
 from ckptbench.report.answer.quantities import Quantity, percent, plain
 from ckptbench.report.answer.screen import MOST_LINES, Line, Screen, printed, text
 from ckptbench.report.answer.study import NOTHING, screen, shown, study_text
@@ -140,6 +140,11 @@ def test_intervals_of_all_blocks_have_one_unit_unless_they_are_far_apart() -> No
     assert shown(60, 240) == ["60 min", "240 min"]
     assert shown(60, 1000) == ["1.0 h", "17 h"], "by all of them"
     assert shown(0.5, 400) == ["30 s", "6.7 h"]
+
+
+def test_no_number_is_broken_from_what_it_counts() -> None:
+    for kept in ("MTBF 14 h", "MTBF at least 14 h", "21 - 76 min", "1,024 GPUs"):
+        assert filled(f"{'x' * 72} {kept}", 80)[-1] == f"  {kept}"
 
 
 def test_what_is_projected_is_projected_from_the_most_ranks() -> None:

@@ -555,8 +555,13 @@ def test_other_states_of_jobs_are_counted_by_an_option(
     hours = 1 / (3600 * json.loads(said([*fewer, "--json"], capsys))["failures_per_s"])
     assert hours == pytest.approx(96, rel=0.01)
     described = tmp_path / "rate.yaml"
-    described.write_text("title: a\ncounts: b\nlog: jobs.txt\nstates: [NODE_FAIL, PREEMPTED]\nrestart_minutes: 8\n")  # fmt: skip
+    described.write_text("title: a\ncounts: b\nlog: jobs.txt\nstates: [NODE_FAIL, PREEMPTED]\n")  # fmt: skip
+    states = "states: [NODE_FAIL, PREEMPTED]"
+    limited = tmp_path / "limited.yaml"
+    limited.write_text(described.read_text().replace(states, "states: [NODE_FAIL, PREEMPTED, TIMEOUT]"))  # fmt: skip
     for way in ("--log", "--rate"):
+        with pytest.raises(DataError, match="states has TIMEOUT, and --limit counts these ends: leave out one of them"):  # fmt: skip
+            run([*fewer[:3], way, str(limited), *BOTH[5:], "--limit", "24h"])
         by_file = [*fewer[:3], way, str(described), *BOTH[5:]]
         assert per_job in " ".join(said(by_file, capsys).split())
         same = json.loads(said([*by_file, "--json"], capsys))["failures_per_s"]

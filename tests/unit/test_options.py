@@ -393,9 +393,6 @@ def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     free, limited = (" ".join(said(["decide", "--gpus", "8", *jobs[:2], *REST, *more], capsys).split()) for more in ([], jobs[4:]))  # fmt: skip
     for text, states in ((free, "TIMEOUT,OUT_OF_MEMORY"), (limited, "OUT_OF_MEMORY")):
         assert f"if your training restarts after those, add --count {states}." in text
-    page = ["--html", str(tmp_path / "page.html"), "--limit", "24h"]
-    text = refused(["decide", "--costs", COSTS, "--mtbf", "14h", *page], capsys)
-    assert "--html and --limit: the calculator knows no time limit" in text
 
 
 def test_the_sentence_on_the_signal_says_what_is_a_bound_and_what_a_rate_leaves_out(

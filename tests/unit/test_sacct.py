@@ -362,7 +362,11 @@ def test_jobs_that_were_ended_and_do_not_count_are_named_with_how_to_count_them(
     assert not any("not counted" in line for line in every.said())
     (tmp_path / "own.yaml").write_text("title: ours\ncounts: jobs\nlog: jobs.txt\n")
     (tmp_path / "jobs.txt").write_text(TUNING)
-    assert f"{left_out}them to `states`" in list(read_rate(tmp_path / "own.yaml").said())
+    own = tmp_path / "own.yaml"
+    assert f"{left_out}them to `states`" in list(read_rate(own).said())
+    assert not any("TIMEOUT" in line for line in read_rate(own, with_limit=True).said())
+    assert read_rate(own).file.restart_s == 600
+    assert read_rate(own, restart_s=90).file.restart_s == 90
 
 
 @pytest.mark.parametrize(("minutes", "named"), [(2.0, False), (5.0, True)])

@@ -154,17 +154,18 @@ class Options:
         mtbf_s = self.mtbf_s(gpus)
         if mtbf_s is not None:
             return rate_of_job(mtbf_s, gpus)
+        with_limit = self.limit is not None
         if self.rate is not None:
-            return read_rate(self.rate)
+            return read_rate(self.rate, restart_s=self.restart, with_limit=with_limit)
         if self._seen is not None:
             return rate_of_count(self._seen.failures, self._seen.days, gpus)
         assert self.log is not None
         if self.log.suffix == ".yaml":  # that describes a log
-            return read_rate(self.log)
+            return read_rate(self.log, restart_s=self.restart, with_limit=with_limit)
         more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
         minutes = (self.restart or RESTART_S) / 60
         try:
-            return read_log(self.log, with_limit=self.limit is not None, gpus=gpus, restart_minutes=minutes, **more)  # fmt: skip
+            return read_log(self.log, with_limit=with_limit, gpus=gpus, restart_minutes=minutes, **more)  # fmt: skip
         except DataError:
             if _is_of_training(self.log):
                 raise DataError(f"{self.log}: this is the log of a training: give it to --training-log") from None  # fmt: skip

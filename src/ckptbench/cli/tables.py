@@ -195,7 +195,7 @@ def _split(choice: Choice, row: Row, rate: FailureRate, limit: Limit | None) -> 
 def page_of_tables(options: Options) -> str:
     """The calculator, filled with these costs and the failure rate. Raises as `answer_from_tables`."""
     from ckptbench.report.page.html import page
-    from ckptbench.report.page.start import Log, Setting
+    from ckptbench.report.page.start import Log, Setting, in_a_field
 
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
@@ -206,8 +206,9 @@ def page_of_tables(options: Options) -> str:
     if costs.settings is not None:
         settings = tuple(Setting(text, program in BLOCKING_ONLY, ASYNC.get(program, "")) for program, text in costs.settings)  # fmt: skip
         log = Log(training_steps=costs.training_steps, settings=settings, multiple_of=costs.multiple_of)  # fmt: skip
-    price = options.gpu_hour_price
-    also = [] if price is None else [("gpu-hour-price", str(price))]
+    also = [("gpu-hour-price", str(price))] if (price := options.gpu_hour_price) else []
+    if options.limit is not None:
+        also.append(("limit", in_a_field(options.limit)))
     return page(costs.table, [rate, *others], choices, log, also)
 
 

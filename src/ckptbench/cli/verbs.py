@@ -142,8 +142,6 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     check(parsed)
     if html is not None and not parsed.is_of_tables:
         raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")
-    if html is not None and parsed.limit is not None:
-        raise click.UsageError("--html and --limit: the calculator knows no time limit: give one of them")
     if parsed.is_of_tables:
         from ckptbench.cli.tables import answer_from_tables, page_of_tables
 

@@ -24,6 +24,8 @@ ENDS = (
     "RESIZING", "REVOKED", "SPECIAL_EXIT", "STOPPED", "SUSPENDED", "TIMEOUT",
 )  # fmt: skip
 """Slurm's states in which a job no longer runs."""
+TIMEOUT = "TIMEOUT"
+"""The state of a job that its time limit ended."""
 WILLED = ("CANCELLED", "COMPLETED", "RESIZING", "STOPPED", "SUSPENDED")
 """Of these, the states of jobs that nobody would count: they were done, or a person stopped them."""
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"

@@ -5,16 +5,21 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from ckptbench.common.errors import ConfigError, all_of
+from ckptbench.common.errors import ConfigError, DataError, all_of
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import checked
-from ckptbench.decide.exposure import FailureCount
+from ckptbench.decide.exposure import TIMEOUT, FailureCount
 from ckptbench.decide.failure_file import NUMBERS, WAYS, WAYS_HELP, FailureFile
+from ckptbench.decide.units import SECONDS_PER_MINUTE
 from ckptbench.matrix.shown import show
 
 
-def read_failure_file(path: Path) -> tuple[FailureFile, FailureCount | None]:
-    """The file, and what was counted in the log that it names.
+def read_failure_file(
+    path: Path, *, restart_s: float | None = None, with_limit: bool = False
+) -> tuple[FailureFile, FailureCount | None]:
+    """The file, and what was counted in the log that it names. `restart_s` is how long a restart takes where the file does not say it.
+
+    `with_limit`: the ends at the time limit are counted by it.
 
     Raises ConfigError or DataError with the file, the field or line, and what to do.
     """
@@ -27,11 +32,15 @@ def read_failure_file(path: Path) -> tuple[FailureFile, FailureCount | None]:
         )
     if file.begin is not None and file.end is not None and file.end <= file.begin:
         raise ConfigError(f"{path}: {FieldError(('to',), 'it must come after `from`', written.content['to'])}")  # fmt: skip
-    if file.log is None:
+    if (log := file.log) is None:
         return file, None
     from ckptbench.decide.failure_log import count_failures  # imports pandas
 
-    return file, count_failures(path.parent / file.log, file)
+    if with_limit and TIMEOUT in file.states:
+        raise DataError(f"{path}: states has {TIMEOUT}, and --limit counts these ends: leave out one of them")  # fmt: skip
+    if restart_s is not None and "restart_minutes" not in file.model_fields_set:
+        file = file.model_copy(update={"restart_minutes": restart_s / SECONDS_PER_MINUTE})
+    return file, count_failures(path.parent / log, file, with_limit=with_limit)
 
 
 def read_failure_files(

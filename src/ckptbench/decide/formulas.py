@@ -69,6 +69,28 @@ def decay(x: Floats) -> Floats:
     return np.where(x > 0, -np.expm1(-above) / above, 1.0)
 
 
+def kept_by_limit(seconds: Floats, striking: Floats, limit_s: Floats) -> Floats:
+    """What the versions of so many seconds of a job are of those of a job without a time limit: `limit` derives it."""
+    return seconds * decay(striking * seconds) / (limit_s * decay(striking * limit_s))
+
+
+def limited(
+    useful: Floats,
+    interval_s: Floats,
+    striking: Floats,
+    stall_s: Floats,
+    durable_s: Floats,
+    slowdown_s: Floats,
+    down_s: Floats,
+    limit_s: Floats,
+) -> Floats:
+    """The goodput that a time limit leaves of `useful`, which is that without it. No version counts that is not durable before it."""
+    last_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
+    counts_s = np.maximum(limit_s - down_s - interval_s - durable_s + last_s / 2, 0.0)
+    has_version = interval_s + durable_s <= limit_s - down_s
+    return np.where(has_version, useful * kept_by_limit(counts_s, striking, limit_s), 0.0)
+
+
 def segment(striking: Floats, surviving: Floats, pause_s: Floats) -> Floats:
     """By how much pauses segment the time in which a failure may end training: s = θ / λf, from λf, λv and P.
 

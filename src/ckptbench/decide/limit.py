@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.decide import formulas
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.formulas import LARGEST, Floats, decay
 
@@ -46,13 +47,13 @@ class Limit:
     ) -> NDArray[np.float64]:
         """The goodput with the limit. `useful` is that without it."""
         ending_s = np.asarray(failures_per_s * (1 - np.asarray(recovering.survived)))
-        period_s = saving.period_s(interval_s)
-        first_s = interval_s + saving.durable_s
-        has_version = first_s <= self.seconds - recovering.down_s
-        counts_s = np.maximum(self.seconds - recovering.down_s - first_s + period_s / 2, 0.0)
-        kept = useful * np.where(has_version, self._part(counts_s, ending_s), 0.0)
+        kept = formulas.limited(
+            useful, interval_s, ending_s, saving.stall_s, saving.durable_s, saving.slowdown_s, recovering.down_s, self.seconds
+        )  # fmt: skip
         if not self.at_signal:
             return np.asarray(kept)
+        period_s = saving.period_s(interval_s)
+        has_version = interval_s + saving.durable_s <= self.seconds - recovering.down_s
         whole_s = np.maximum(self.seconds - recovering.down_s - saving.durable_s, 0.0)
         since_s = np.where(has_version, interval_s * interval_s / (2 * period_s), whole_s)
         reaching = np.exp(-np.minimum(ending_s * self.seconds, LARGEST))
@@ -89,7 +90,7 @@ class Limit:
 
     def _part(self, seconds: Floats, ending_s: Floats) -> Floats:
         """(1 - e^(-λA)) / (1 - e^(-λT)), also where nothing fails."""
-        return seconds * decay(ending_s * seconds) / self._lasts_s(ending_s)
+        return formulas.kept_by_limit(seconds, ending_s, self.seconds)
 
     def _lasts_s(self, ending_s: Floats) -> Floats:
         """How long a job lasts on average."""

@@ -138,8 +138,10 @@ def published() -> Path:
     return own if own.is_dir() else Path(__file__).parents[3] / "config" / "failures"
 
 
-def read_rate(path_or_name: Path | str) -> FailureRate:
-    """The rate of a file, or a published one by its name. Raises ConfigError or DataError with the file, the place in it and what to do."""
+def read_rate(
+    path_or_name: Path | str, *, restart_s: float | None = None, with_limit: bool = False
+) -> FailureRate:
+    """The rate of a file, or a published one by its name. The options are those of `read_failure_file`. Raises ConfigError or DataError with the file, the place in it and what to do."""
     path = Path(path_or_name)
     if path.suffix != ".yaml":
         files = {_letters(each.stem): each for each in sorted(published().glob("*.yaml"))}
@@ -153,7 +155,8 @@ def read_rate(path_or_name: Path | str) -> FailureRate:
                 f"rate is {show(str(path_or_name))}: use a file NAME.yaml or one of {', '.join(names)}; a log goes to --log{near}"
             )
         path = files[name]
-    return _rate_of(path.stem, *read_failure_file(path))
+    read = read_failure_file(path, restart_s=restart_s, with_limit=with_limit)
+    return _rate_of(path.stem, *read)
 
 
 def _letters(name: str) -> str:

@@ -17,6 +17,7 @@ from ckptbench.decide.exposure import (
     ENDS,
     FAILURE_STATES,
     OUTSIDE,
+    TIMEOUT,
     WILLED,
     EndsOfJobs,
     Exposure,
@@ -37,7 +38,7 @@ ELAPSED = r"(?:(\d{1,6})-)?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?|(\d{1,12})"
 GPUS = re.compile(r"gres/gpu(:[^=,]+)?=(\d{1,7})(?:,|$)")
 """Of one kind of GPU, or of all."""
 MOST_SHOWN = 3
-OF_JOBS = ("PREEMPTED", "TIMEOUT", "DEADLINE")
+OF_JOBS = ("PREEMPTED", TIMEOUT, "DEADLINE")
 """States that may strike a job of many GPUs no more often than one of few."""
 OWN_ERRORS = ("FAILED", "OUT_OF_MEMORY")
 """States of jobs whose program ended by itself: soon after the start mostly for an error in it."""
@@ -189,7 +190,7 @@ def _of_jobs(
 
 def _left_out(jobs: pd.DataFrame, file: FailureFile, *, with_limit: bool) -> Iterator[str]:
     """A sentence on jobs that something else than a failure has ended, and on how to count them."""
-    counted = {*file.states, *FAILURE_STATES, *WILLED, *["TIMEOUT"] * with_limit}
+    counted = {*file.states, *FAILURE_STATES, *WILLED, *[TIMEOUT] * with_limit}
     ended = jobs[~jobs["is_running"] & jobs["state"].isin(ENDS) & ~jobs["state"].isin(counted)]
     numbers = ended["state"].value_counts()
     if numbers.empty:

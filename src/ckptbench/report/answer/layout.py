@@ -26,7 +26,7 @@ NAME_GAP = 2
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 KEPT_TOGETHER = re.compile(
-    r"(?<=\d) (- [\d.,]+ )?(%|s|min|h|days|GPUs?|ranks?)\b|(?<=\d) - (?=\d)|(?<=\d) %"
+    r"(?<=\d) (- [\d.,]+ )?(%|s|min|h|days|GPUs?|ranks?)\b|(?<=\d) - (?=\d)|(?<=\d) %|\bMTBF (at least )?(?=\d)"
 )
 
 

@@ -15,6 +15,7 @@ const FIELDS = {
   bandwidth: { read: readBandwidth, optional: true },
   survived: { read: readPercent, optional: true },
   pause: { read: readTime, optional: true },
+  limit: { read: readTime, optional: true },
   "gpu-hour-price": { read: readPrice, optional: true },
 };
 const OF_EXAMPLE = "example";
@@ -132,6 +133,9 @@ function numbersOfStrategy(each, firsts, origin, { state, bandwidth }) {
 const growthOf = ({ growth }, ranks, gpus) => Object.fromEntries(Object.entries(growth?.fit ?? {}).map(
   ([name, numbers]) => [name, formulas.times_as_much(formulas.fitted_s(ranks, ...numbers), formulas.fitted_s(gpus, ...numbers))]));
 
+/** The time limit of a job. None where the whole training is done in one. */
+const limitOf = ({ limit, step }, downS, trainingSteps) => (limit !== null && (trainingSteps ?? Infinity) * step + downS > limit ? limit : null);
+
 /** What the formulas take: first at the failure rate that is likeliest, then at the ends of its interval if it has one. */
 function casesOf({ values, rate, origin }, strategy) {
   const { survivable, replacement_s: replacementS, gpus_per_node: perNode } = start;
@@ -157,6 +161,7 @@ function casesOf({ values, rate, origin }, strategy) {
     saving: { stallS, durableS: Math.max(durableS, stallS), slowdownS },
     recovering: { downS, survived, pauseS: (values.pause ?? known?.pause ?? 0) + missing },
     globalTier: known?.every > 1 ? { every: known.every, needed, durableS: globalS, downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
+    limitS: limitOf(values, downS, origin.training_steps),
   };
   const rates = values.mtbf === null ? rate.hours.map((hours) => gpus / (hours * SECONDS_PER_HOUR)) : [1 / values.mtbf];
   return rates.map((failuresPerS) => ({ ...one, failuresPerS }));

@@ -6,10 +6,18 @@ const GOLDEN = (Math.sqrt(5) - 1) / 2;
 /** The useful part of the time where a checkpoint is taken every so many steps. `one` has the numbers of a strategy. */
 function usefulAt(one, steps) {
   const { saving, recovering, globalTier } = one;
-  return formulas.goodput(
+  return limitedAt(one, steps, formulas.goodput(
     steps * one.stepS, one.failuresPerS, saving.stallS, saving.durableS, saving.slowdownS, recovering.downS, recovering.survived, recovering.pauseS,
     globalTier.every, globalTier.needed, 0, globalTier.durableS, 0, globalTier.downS,
-  ) / one.slower;
+  ) / one.slower);
+}
+
+/** With the time limit of a job, after which the versions of the second level alone are left, if there is one: as src/ckptbench/decide/costs.py has it. */
+function limitedAt({ stepS, failuresPerS, saving: { stallS, durableS, slowdownS }, recovering: { downS, survived }, globalTier, limitS = null }, steps, useful) {
+  if (limitS === null) return useful;
+  const { every } = globalTier;
+  const durable = (every - 1) * (stallS + slowdownS) + Math.max(durableS, globalTier.durableS);
+  return formulas.limited(useful, every * steps * stepS, failuresPerS * (1 - survived), every * stallS, durable, every * slowdownS, downS, limitS);
 }
 
 /** A round number of steps that is fine, or a multiple of what the program asks for, as src/ckptbench/decide/model.py has it. */
@@ -43,8 +51,9 @@ function best(one) {
 }
 
 /** The goodput that is left where nothing but recoveries takes time. */
-function restartsAlone({ failuresPerS, recovering, globalTier, slower }) {
-  return formulas.restarts_alone(failuresPerS, recovering.downS, recovering.survived, recovering.pauseS, globalTier.needed, globalTier.downS) / slower;
+function restartsAlone({ failuresPerS, recovering, globalTier, slower, limitS = null }) {
+  const useful = formulas.restarts_alone(failuresPerS, recovering.downS, recovering.survived, recovering.pauseS, globalTier.needed, globalTier.downS) / slower;
+  return limitS === null ? useful : useful * formulas.kept_by_limit(Math.max(limitS - recovering.downS, 0), failuresPerS * (1 - recovering.survived), limitS);
 }
 
 /** The shortest and the longest interval that are fine: NaN where the best one loses more than half. */

@@ -38,6 +38,12 @@ function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus })
   return ` Money, at ${priceOf(price)} a GPU-hour: ${told.join("; ")}.`;
 }
 
+/** That a time limit counts, or does not. */
+function limitSaid({ values: { limit } }, { estimate: { limitS } }) {
+  if (limit === null) return "";
+  return limitS === null ? ` The training ends before the ${duration(limit)} limit.` : ` A job ends after ${duration(limit)}: what that loses is counted. A save at a signal before it loses less: ckptbench decide --limit says how much.`;
+}
+
 function sentence({ bound, now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to } } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
