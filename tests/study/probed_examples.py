@@ -34,6 +34,8 @@ class Example:
     """Pattern of the name that a whole checkpoint is moved to; None where it is written under its own name."""
     unsafe: tuple[str, ...] = ("no sync was seen",)
     """How each warning of the summary begins, as patterns."""
+    cold: bool = True
+    """Whether it is measured as a user starts it: one of each environment is, and of `torchrun`."""
 
     @property
     def saves(self) -> list[int]:
@@ -63,10 +65,11 @@ TRAINED = {
     ),
     "gpt_fsdp": Example(
         "gpt_fsdp", "pytorch", "dcp.async_save", GPT, ranks=2, torchrun=True, background=True, moved=r"\.metadata", unsafe=(),
+        cold=False,
     ),
     "hf_trainer": Example(
         "hf_trainer", "trainers", "transformers", 830_336, ranks=2, torchrun=True,
-        unsafe=("no sync was seen", "Trainer takes a half-written checkpoint folder as the last one"),
+        unsafe=("no sync was seen", "Trainer takes a half-written checkpoint folder as the last one"), cold=False,
     ),
     "lightning_gpt": Example(
         "lightning_gpt", "trainers", "lightning", GPT, before=("env", "TMPDIR=/dev/shm"),
@@ -75,6 +78,7 @@ TRAINED = {
     "lightning_asynchronous": Example(
         "lightning_gpt", "trainers", "lightning.async", GPT, ranks=2, options=("--devices", "2", "--asynchronous"), background=True,
         moved=r"epoch=\d+-step=\d+\.ckpt", unsafe=("no sync was seen", "[345] times the last whole checkpoint was removed"),
+        cold=False,
     ),
     "keras_mlp": Example(
         "keras_mlp", "tensorflow", "keras", 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,

@@ -28,7 +28,8 @@ def example(request: pytest.FixtureRequest) -> Example:
 def measured(example: Example, tmp_path_factory: pytest.TempPathFactory) -> Training:
     """A probe that fails would end with another exit code, which `probed` refuses."""
     folder = tmp_path_factory.mktemp(example.script)
-    command = example.command(cold(example.environment))
+    started = cold(example.environment) if example.cold else warm(example.environment, "run")
+    command = example.command(started)
     return probed(folder, *command, options=("--mtbf", "5h"))
 
 

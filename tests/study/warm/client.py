@@ -24,6 +24,7 @@ def main() -> None:
     line = socket.socket(socket.AF_UNIX)
     line.connect(os.path.join(folder, SERVER))
     request = {
+        "interpreter": os.path.abspath(__file__),
         "arguments": sys.argv[1:],
         "environment": dict(os.environ),
         "folder": os.getcwd(),

@@ -193,6 +193,8 @@ def take_over(request: Request, descriptors: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    if "lightning" in sys.modules:
+        sys.executable = request["interpreter"]  # by which Lightning starts its other ranks
     tempfile.tempdir = None  # chosen anew when it is asked for, as the environment may name another
 
 
