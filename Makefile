@@ -22,7 +22,7 @@ export PIP_USER := 0
 # Without a registry, all comes from a folder that `make wheelhouse` has packed.
 ifdef WHEELHOUSE
 export PIP_NO_INDEX := 1
-export UV_NO_INDEX := 1
+export UV_OFFLINE := 1
 export PIP_FIND_LINKS := $(abspath $(WHEELHOUSE))
 export UV_FIND_LINKS := $(abspath $(WHEELHOUSE))
 endif
@@ -99,6 +99,7 @@ NAMED_PYTHON = $(if $(filter-out undefined default file,$(origin PYTHON)),&& tes
 # uv is one of the locked packages. pip installs uv, and uv installs the rest. Each file must have a hash that is locked.
 BUILD := --require-build-hashes --preview-features build-dependency-hashes --build-constraints envs/build-constraints.txt
 make-venv:
+	@$(if $(WHEELHOUSE),test -d "$(WHEELHOUSE)" || { echo "WHEELHOUSE is $(WHEELHOUSE): there is no such folder; make wheelhouse packs it where there is a network"; exit 1; })
 	@test ! -L .venv || { echo ".venv is a link to that of another clone, which has other packages: remove the link"; exit 1; }
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || \
 	  { echo "$(or $(PYTHON),no Python on your PATH) is not a Python 3.11 to 3.14: load one, or name one with PYTHON=; docs/cluster.md says how uv brings one"; exit 1; }
@@ -114,7 +115,9 @@ LOCKS ?= dev data
 PYTHON_VERSION ?= $(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PLATFORM ?= manylinux_2_28_x86_64
 wheelhouse: environment ## pack .venv's wheels for a machine without a registry: PYTHON_VERSION=3.12, PLATFORM=manylinux_2_28_x86_64
-	BIN=$(BIN) scripts/wheelhouse.sh wheelhouse $(PYTHON_VERSION) $(PLATFORM) $(LOCKS)
+	$(BIN)/python -m scripts.wheelhouse wheelhouse $(PYTHON_VERSION) $(PLATFORM) $(LOCKS)
+	@for project in . $(PLUGINS); do (cd $$project && $(abspath $(BIN))/python -m hatchling build --target wheel --directory $(CURDIR)/wheelhouse >/dev/null 2>&1) || exit; done
+	@du -sh wheelhouse
 
 lint: environment ## check style, types and layers
 	$(BIN)/ruff check

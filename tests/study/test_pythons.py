@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from checkout import ROOT, Checkout
 
-from ckptbench.inputs.environments.interpreter import OWN, find_interpreter
+from ckptbench.inputs.environments.interpreter import find_interpreter
+from ckptbench.inputs.environments.lock_file import OWN
 
 PROJECTS = [ROOT, *(path.parent for path in sorted(ROOT.glob("p*/**/pyproject.toml")))]
 """The main distribution, the plugins and the probe."""

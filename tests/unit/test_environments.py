@@ -66,7 +66,7 @@ def test_what_cannot_be_installed_is_said_with_uvs_own_words(tmp_path: Path) -> 
 def test_a_package_without_a_hash_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(wheel(tmp_path / "wheels", "thing").parent))
     (lock := tmp_path / "mine.txt").write_text("thing==1\n")
     with pytest.raises(EnvironmentSetupError, match=r"must have a hash(.|\n)*thing"):
@@ -81,7 +81,7 @@ def test_a_file_that_is_not_the_locked_one_is_not_installed(
     lock, folder = tmp_path / "mine.txt", tmp_path / "environment"
     lock.write_text(f"thing==1 --hash=sha256:{file_sha256(made)}\n")
     monkeypatch.setenv("UV_NO_CACHE", "1")
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(made.parent))
     create_environment(lock, CONSTRAINTS, folder)
     assert list(folder.glob("lib/python*/site-packages/thing-1.dist-info"))
@@ -102,7 +102,7 @@ def test_pytorch_is_installed_in_the_build_that_there_is(
     other = f"--hash=sha256:{'0' * 64}"
     lock.write_text(f"torch==2.13.0 \\\n    {other} \\\n    --hash=sha256:{file_sha256(made)}\n")
     monkeypatch.setenv("UV_NO_CACHE", "1")
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(made.parent))
     create_environment(lock, CONSTRAINTS, folder)
     assert list(folder.glob(f"lib/python*/site-packages/torch-2.13.0{label}.dist-info"))
@@ -120,7 +120,7 @@ def test_what_a_package_is_built_with_is_checked_too(
             archive.addfile(entry, io.BytesIO(text.encode()))
     lock = tmp_path / "mine.txt"
     lock.write_text(f"thing @ {source.as_uri()} --hash=sha256:{file_sha256(source)}\n")
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(wheel(tmp_path / "wheels", "tool").parent))
     with pytest.raises(EnvironmentSetupError, match="no trusted hash was provided for: `tool`"):
         create_environment(lock, CONSTRAINTS, tmp_path / "environment")

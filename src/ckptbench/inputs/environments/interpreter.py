@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ckptbench.common.errors import EnvironmentSetupError
+from ckptbench.inputs.environments.lock_file import OWN
 
 SECONDS_TO_START = 30
-OWN = "{}.{}".format(*sys.version_info)
 
 
 def find_interpreter(version: str) -> Path | None:

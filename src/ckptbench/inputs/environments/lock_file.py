@@ -8,14 +8,22 @@ import sys
 from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+OWN = "{}.{}".format(*sys.version_info)
 _PYTHON = re.compile(r"^# python: (\d+\.\d+)$", re.MULTILINE)
 
 
 def read_lock(lock: Path) -> dict[str, str]:
-    """The packages of `lock` by name. The value is the line that uv reads, without the breaks that make it several."""
+    """The packages of `lock` by name. The value is the line that uv reads, without the breaks that make it several. A package that is
+    another one with another Python has two.
+    """
     text = lock.read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    return {name[0]: line for line in lines if (name := _NAME.match(line))}
+    packages: dict[str, str] = {}
+    for line in lines:
+        if name := _NAME.match(line):
+            earlier = packages.get(name[0])
+            packages[name[0]] = line if earlier is None else f"{earlier}\n{line}"
+    return packages
 
 
 def version_in(line: str) -> str | None:
@@ -24,10 +32,10 @@ def version_in(line: str) -> str | None:
     return found[1] if found else None
 
 
-def python_of(lock: Path) -> str:
-    """The version of Python for which the lock was made, such as `3.12`. A lock that names none is for the running one."""
+def python_of(lock: Path, other: str = OWN) -> str:
+    """The version of Python for which the lock was made, such as `3.12`. A lock that names none is for the running one, or the `other`."""
     found = _PYTHON.search(lock.read_text(encoding="utf-8"))
-    return found[1] if found else "{}.{}".format(*sys.version_info)
+    return found[1] if found else other
 
 
 def pinned(lock: Path) -> str:
