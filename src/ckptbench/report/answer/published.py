@@ -332,7 +332,7 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
 
 
 def _setups(tables: Tables) -> pd.DataFrame:
-    """One row a setup with checkpoints, in order: its overhead, and where known its stall."""
+    """One row per setup with checkpoints, in order: its overhead, and where known its stall."""
     stalls = tables["checkpoint_cost"][[*SETUP, "stall_s", "stall_s_lo", "stall_s_hi"]]
     rows = tables["overhead"].merge(stalls, on=list(SETUP), how="left")
     columns = (*PANEL_COLUMNS, "framework", "ranks", "strategy", "format", "interval")
