@@ -12,7 +12,7 @@ CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_level
 # The distributions beside the main one.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml)))
 
-# Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
+# Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 # A site's modules set these for another Python (src/ckptbench/common/foreign.py has the list, too). pip.conf may say the same as PIP_USER.
 unexport PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONSTARTUP PYTHONINSPECT PYTHONPLATLIBDIR PIP_REQUIRE_VIRTUALENV PIP_TARGET PIP_PREFIX PIP_ROOT
@@ -102,7 +102,7 @@ lint: environment ## check style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: environment ## the unit tests alone: two minutes
+unit: environment ## only the unit tests: two minutes
 	$(BIN)/pytest --numprocesses auto tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 

@@ -315,7 +315,7 @@ def test_a_log_without_failures_gives_a_bound(
     )
     text = said(["decide", "--gpus", "64", "--log", str(log), *BOTH[5:]], capsys)
     assert "at most one in 3.3 days on 64 GPUs" in text
-    assert "So intervals may be longer, and less is lost." in " ".join(text.split())
+    assert "Best intervals may be longer, and losses smaller." in " ".join(text.split())
     assert re.search(r"now +120 min +loses at most 2.2 %", text)
     assert re.search(r"blocking +at least 97 min +loses at most 2.2 % +saves at most 0.67", text)
     assert "fine" not in text

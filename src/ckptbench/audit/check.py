@@ -45,7 +45,7 @@ class Question:
     limit: float
     holds: str
     fails: str
-    unknown: str = "too noisy to tell: close other programs and run the audit again"
+    unknown: str = "inconclusive (noise): close other programs and run the audit again"
 
     def truth(self, truth: float, measured: Estimate, *, widest: float) -> Check:
         """It holds if the interval, widened by `limit`, has the truth in it.

@@ -141,7 +141,7 @@ class Matrix(Section):
 Selection: Any = create_model(
     "Selection",
     __base__=Section,
-    __doc__="Cells to drop: those that match every field given, where a list matches any of its values. Or cells to add: the product of "
+    __doc__="Cells to drop: those that match every listed field; a list matches any of its values. Or cells to add: the product of "
     "the lists, with the first value of the axis where a field is left out.",
     **{axis: (kind | None, None) for axis, kind in get_type_hints(Matrix, include_extras=True).items() if axis in Matrix.model_fields},  # type: ignore[call-overload]
 )  # fmt: skip
@@ -212,15 +212,15 @@ class ListedFailure(Section):
     """One failure of a list: when it strikes, whom, and how."""
 
     second: Annotated[float | None, number(minimum=0, maximum=LARGEST_NUMBER)] = None
-    """Strike this long after the first step of the run began."""
+    """Occur this long after the first step of the run began."""
     step: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
-    """Or strike when this many steps are done."""
+    """Or occur when this many steps are done."""
     moment: Literal["step", "save", "recovery"] = "step"
     """With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when
     the victim begins to recover from the failure before.
     """
     delay_s: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
-    """Strike this much later."""
+    """Occur this much later."""
     rank: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
     """The victim."""
     node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
