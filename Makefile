@@ -95,12 +95,14 @@ make-venv:
 	$(BIN)/uv pip install --quiet $(BUILD) --python .venv --no-deps --editable . $(PLUGINS:%=--editable %)
 	{ cat $(BUILT_FROM) | sha256sum; pwd; } > .venv/ready
 
-lint: environment ## check style, types and layers
+lint: environment ## check style, words, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md docs/*.md config Makefile Snakefile workflow scripts src plugins probe examples benchmarks profiles
+	$(BIN)/python -m scripts.prose
 
 unit: environment ## only the unit tests: two minutes
 	$(BIN)/pytest --numprocesses auto tests/unit

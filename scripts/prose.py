@@ -21,8 +21,8 @@ INSTEAD = {
     "alone": "only, by itself",
 }
 WORD = re.compile("|".join(rf"\b(?P<w{i}>{words})\b" for i, words in enumerate(INSTEAD)), re.IGNORECASE)  # fmt: skip
-# Names, and real uses: held jobs are the schedulers' own word, and one rank alone is one without others.
-ALLOWED = re.compile(r"`[^`\n]*`|\{[^}\n]*\}|^#+ \w+$|\bheld (?:PBS )?(?:jobs?|arrays?)\b|\bcalled held\b|\btakes alone\b", re.IGNORECASE)  # fmt: skip
+# Code, the names of events, the schedulers' word for held jobs, one rank alone, and the probe's verdict "cannot tell".
+ALLOWED = re.compile(r"`[^`\n]*`|\{[^}\n]*\}|^#+ \w+$|\bheld (?:PBS )?(?:jobs?|arrays?)\b|\bcalled held\b|\btakes alone\b|\bcannot tell\b", re.IGNORECASE)  # fmt: skip
 JAVASCRIPT = re.compile(r'"([^"\n]*)"|`([^`]*)`')
 
 
