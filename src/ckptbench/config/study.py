@@ -129,7 +129,7 @@ class Matrix(Section):
     history: Sweep[HistoryName] = Field(default=[WHOLE])
     """`whole`: the run. `rerun`: a second run of the same seed."""
     faults: Sweep[FaultsSpec] = Field(default=[UNDISTURBED.name], validate_default=True)
-    """[Which failures](#faults-and-recoveries) strike a run; `killed_*` are for the [resume proof](#the-resume-proof)."""
+    """[Which failures](#faults-and-recoveries) a run has; `killed_*` are for the [resume proof](#the-resume-proof)."""
     recovery: Sweep[RecoverySpec] = Field(default=[RESTART.name], validate_default=True)
     """How training goes on after a failure."""
     omit: Sweep[OmissionName] = Field(default=[NOTHING])
