@@ -146,7 +146,7 @@ def test_ranks_that_shared_cores_are_said_to_be_left_out() -> None:
     assert "Left out" not in words(tables)
     crowded = tables["overhead"].iloc[:1].assign(ranks=tables["provenance"]["cores"].max() + 1)
     tables["overhead"] = pd.concat([tables["overhead"], crowded])
-    assert re.search(r"Left out: \d+ ranks, which shared \d+ cores\.", words(tables))
+    assert re.search(r"Not counted: runs on \d+ ranks, which shared \d+ cores\.", words(tables))
 
 
 def test_of_each_strategy_the_interval_that_counts_has_a_row() -> None:
@@ -432,7 +432,7 @@ def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something
     worse.loc[exact, "bit_equal"] = False
     worse.loc[control, "caught"] = False
     said = words({**tables, "resume_proof": worse})
-    assert re.search(r"Do not trust restarts: in deterministic mode 1 of \d+ runs ended with other bits", said)  # fmt: skip
+    assert re.search(r"Do not trust restarts: in deterministic mode 1 of \d+ runs ended with different bits", said)  # fmt: skip
     assert "Do not trust the comparison of bits: it missed 1 of " in said
     assert f"; controls caught: {controls - 1} of {controls}." in said
 

@@ -270,7 +270,7 @@ def test_an_interval_that_spans_more_than_tenfold_stands_beside_its_number(
     )
     assert "?" not in text
     text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--explain"], capsys)
-    assert "the best interval may be 3.9 - 57 h: begin with 9.1 h;" in " ".join(text.split())
+    assert "the best interval may be 3.9 - 57 h: start with 9.1 h;" in " ".join(text.split())
     settings = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys)
     assert "blocking: every 13,000 steps, 9.0 h (best: 9.1 h [3.9, 57])" in settings
     told = json.loads(said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--json"], capsys))
