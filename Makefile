@@ -12,7 +12,7 @@ CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_level
 # The distributions beside the main one.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml)))
 
-# Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library anew.
+# Where Python may keep no bytecode, each of the tests' thousands of processes would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 # An environment that is there may need it (src/ckptbench/inputs/environments/present.py).
 export CKPTBENCH_PYTHONPATH := $(PYTHONPATH)
@@ -119,14 +119,16 @@ wheelhouse: environment ## pack .venv's wheels for a machine without a registry:
 	@for project in . $(PLUGINS); do (cd $$project && $(abspath $(BIN))/python -m hatchling build --target wheel --directory $(CURDIR)/wheelhouse >/dev/null 2>&1) || exit; done
 	@du -sh wheelhouse
 
-lint: environment ## check style, types and layers
+lint: environment ## check style, words, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md docs/*.md config Makefile Snakefile workflow scripts src plugins probe examples benchmarks profiles
+	$(BIN)/python -m scripts.prose
 
-unit: environment ## the unit tests alone: two minutes
+unit: environment ## only the unit tests: two minutes
 	$(BIN)/pytest --numprocesses auto tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 

@@ -132,7 +132,7 @@ def test_a_resume_that_fails_or_hangs_is_told(restore: str, told: str, bench: Be
 
 
 def test_a_fixed_folder_is_moved_aside_and_comes_back(bench: Bench) -> None:
-    """The command by which the training is started again may be another."""
+    """The command by which the training is restarted may be another."""
     out = bench.folder / "out"
     out.mkdir()
     (out / "of-the-user").touch()

@@ -25,8 +25,8 @@ from ckptbench.analysis.tables.schema import Column, Table
 SHARED = f"""\
 # Columns of several tables
 
-*Setup* is the columns down to `{SETUP[-1]}`: all that makes a cell but its repeat. *System* is those down to `{SYSTEM[-1]}`: a cell and its baseline are equal in
-them. Curves of loss and accuracy, also of runs that failed, are for a notebook: from `steps`, `epochs`, `evaluations` and `failures`.
+*Setup*: the columns down to `{SETUP[-1]}`, which identify a cell apart from its repeat. *System*: those down to `{SYSTEM[-1]}`, which a cell shares with its baseline.
+A table with `strategy`, `history` or `recovery` also has its `_name` and `_options`. Draw curves of loss and accuracy in a notebook, from `steps`, `epochs` and `evaluations`.
 """
 TABLES_OF_SHARED = 3
 """A column that so many tables have is explained once, at the top."""
@@ -40,6 +40,7 @@ UNITS = {
 }  # fmt: skip
 """How the name of a column ends that has this unit in it."""
 END = re.compile(r"_(lo|hi)$")
+SPEC_PART = re.compile(r"_(name|options)$")
 
 
 def document() -> str:
@@ -88,7 +89,7 @@ class _Page:
         rest = [name for name in table.names if name not in said]
         yield f"## {table.name}\n"
         also = f"; also {_names(rest)}" if rest else ""
-        yield f"Row: {table.row.removeprefix('One row a ')} By {_names(table.key)}{also}.\n"
+        yield f"Row: {table.row.removeprefix('One row per ')} By {_names(table.key)}{also}.\n"
         names = {column.name for column in own}
         lines = [(self._meaning(table, column), column) for column in own if not (END.search(column.name) and END.sub("", column.name) in names)]  # fmt: skip
         for meaning, alike in itertools.groupby(lines, key=lambda line: line[0]):
@@ -117,11 +118,12 @@ def _line(names: str, column: Column, meaning: str | None = None, *, has_ends: b
 
 
 def _names(names: Sequence[str]) -> str:
-    """These columns, with *setup* or *system* in place of what these stand for."""
+    """These columns, with *setup* or *system* in place of what these stand for, and `strategy` in place of its parts `strategy_name` and `strategy_options`."""
     for word, bundle in (("setup", SETUP), ("system", SYSTEM)):
         missing = [name for name in bundle if name not in names]
         if len(missing) * MOST_MISSING < len(bundle):
-            without = f" (without {', '.join(f'`{name}`' for name in missing)})" if missing else ""
+            shown = ", ".join(f"`{name}`" for name in missing if not SPEC_PART.search(name))
+            without = f" (without {shown})" if missing else ""
             others = [name for name in names if name not in bundle]
             return ", ".join([f"*{word}*{without}", *(f"`{name}`" for name in others)])
-    return ", ".join(f"`{name}`" for name in names)
+    return ", ".join(f"`{name}`" for name in names if SPEC_PART.sub("", name) not in names or not SPEC_PART.search(name))  # fmt: skip

@@ -111,7 +111,7 @@ def test_a_figure_opens_in_place_with_its_caption(opened: Browser, report: Path)
     for size in SIZES:
         open_in(opened, report, size)
         opened.run("app.showResultInfo('results/figures/advice.png')")
-        opened.wait(lambda: "where failures come as in" in opened.driver.page_source)
+        opened.wait(lambda: "with failures as in" in opened.driver.page_source)
         caption = opened.run("return results['results/figures/advice.png'].caption")
         text = opened.run("const e = document.createElement('div'); e.innerHTML = arguments[0]; return e.textContent", caption)  # fmt: skip
         assert text.split() == beside(opened, "figures/advice.txt").split()

@@ -46,7 +46,7 @@ class Study:
     struck: tuple[str, ...] = ()
     """The traces of failures that other runs of each setup met, as tables name them."""
     recoveries: tuple[str, ...] = ("restart",)
-    """By which the struck runs went on, as tables name them. Each later one loses half as much, and a tenth more of its ranks."""
+    """By which the runs with failures went on, as tables name them. Each later one loses half as much, and a tenth more of its ranks."""
     shared_cores: bool = False
     """Whether all ranks compute with the same cores, which allow what the fewest ranks did."""
 

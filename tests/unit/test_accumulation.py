@@ -36,7 +36,7 @@ def test_it_needs_a_framework_and_a_batch_that_can_be_split(
         return expand(load_config({"matrix": common, "training": {"accumulation": 3}}))
 
     assert expanded(batch_size=6)
-    words = "training.accumulation is 3, and batch_size 8 is no multiple of it"
+    words = "training.accumulation is 3, and batch_size 8 is not a multiple of it"
     with pytest.raises(ConfigError, match=words):
         expanded(batch_size=8)
     monkeypatch.setitem(FRAMEWORKS, "jax", replace(FRAMEWORKS["jax"], offers=()))

@@ -230,7 +230,7 @@ def test_a_missing_event_is_named(tmp_path: Path, lost: str, message: str) -> No
     ("fields", "message"),
     [
         ({"status": "failed"}, "status is 'failed', not 'complete'"),
-        ({"cell": {"framework": "pytorch"}}, "cell is none of this version"),
+        ({"cell": {"framework": "pytorch"}}, "cell is not of this version"),
         ({"schema_version": 1}, f"schema_version is 1, not {SCHEMA_VERSION}"),
     ],
 )

@@ -333,9 +333,9 @@ def test_the_page_on_tables_names_every_column_of_a_table(name: str) -> None:
     heading, _, lines = section.strip().partition("\n")
     heading = heading.rpartition(" By ")[2]
     bundles = {"setup": SETUP, "system": SYSTEM}
-    without = re.findall(r"`(\w+)`", (re.search(r"\(without (.*?)\)", heading) or [""])[0])
+    without = _with_parts(re.findall(r"`(\w+)`", (re.search(r"\(without (.*?)\)", heading) or [""])[0]))  # fmt: skip
     named = {each for word in re.findall(r"\*(\w+)\*", heading) for each in bundles[word]}
-    named = (named - set(without)) | (set(re.findall(r"`(\w+)`", heading)) - set(without))
+    named = (named - without) | (_with_parts(re.findall(r"`(\w+)`", heading)) - without)
     for line in re.findall(r"^- (`[^:]*)", lines, re.MULTILINE):
         columns = re.findall(r"`(\w+)`", line)
         named |= set(columns)
@@ -346,6 +346,12 @@ def test_the_page_on_tables_names_every_column_of_a_table(name: str) -> None:
     explained = set(re.findall(r"^- `(\w+)`", shared, re.MULTILINE))
     explained |= set(re.findall(r"`(\w+)`", "".join(re.findall(r"^- (.*?): ", lines, re.MULTILINE))))  # fmt: skip
     assert set(re.findall(r"`(\w+)`", heading)) <= explained
+
+
+def _with_parts(names: list[str]) -> set[str]:
+    """`strategy` stands for `strategy_name` and `strategy_options`, too."""
+    parts = {f"{name}_{part}" for name in names for part in ("name", "options")}
+    return {*names} | (parts & set(SETUP))
 
 
 def test_the_loss_of_a_run_that_diverged_is_not_a_number(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_ranks_that_shared_cores_are_said_to_be_left_out() -> None:
     assert "Left out" not in words(tables)
     crowded = tables["overhead"].iloc[:1].assign(ranks=tables["provenance"]["cores"].max() + 1)
     tables["overhead"] = pd.concat([tables["overhead"], crowded])
-    assert re.search(r"Left out: \d+ ranks, which shared \d+ cores\.", words(tables))
+    assert re.search(r"Not counted: runs on \d+ ranks, which shared \d+ cores\.", words(tables))
 
 
 def test_of_each_strategy_the_interval_that_counts_has_a_row() -> None:
@@ -219,7 +219,7 @@ def test_what_is_projected_is_marked_and_explained() -> None:
     said = words(tables)
     where = {own[0].partition(":")[0].split(", ", 2)[2] for own in cells(tables)}
     assert where == {"1 GPU", "2 GPUs", "1,024 GPUs, projected", "131,072 GPUs, projected"}
-    assert "Projected: a step, a checkpoint and a restart are taken to cost what they do on fewer GPUs." in said  # fmt: skip
+    assert "Projected: steps, checkpoints and restarts are assumed to cost the same as on fewer GPUs." in said  # fmt: skip
     assert "GPU-hours a day" in said
     tables["advice"] = tables["advice"][~tables["advice"]["projected"]]
     assert "rojected" not in words(tables)
@@ -254,7 +254,7 @@ def test_of_no_failure_nothing_is_firm() -> None:
         assert own[5] == ""
         assert re.match("(saves|costs) at (least|most) ", own[4])
     assert "Shown to be best" not in words(tables)
-    assert "No failure was seen: the best interval is this or longer" in words(tables)
+    assert "No failure was seen: the best interval is at least this" in words(tables)
 
 
 def test_where_next_to_nothing_gets_done_no_interval_is_recommended() -> None:
@@ -330,16 +330,18 @@ def test_a_long_title_of_a_rate_is_cut() -> None:
 
 
 def test_a_restart_that_was_not_measured_is_said_to_be_taken() -> None:
-    assert "No restart was measured: taken as a start and a load" in words(decided("measured"))
+    assert "No restart was measured: assumed to be a start plus a load" in words(
+        decided("measured")
+    )
     assert "No restart was measured" not in words(decided("given"))
 
 
 def test_what_survivors_rest_on_is_said() -> None:
-    assert "Survivors go on from 77 % of failures (77 % hit one node alone)." in words(decided("measured"))  # fmt: skip
+    assert "Survivors continue after 77 % of failures (77 % hit a single node)." in words(decided("measured"))  # fmt: skip
     tables = decided("measured")
     surviving = tables["decision_costs"]["survived"] > 0
     tables["decision_costs"].loc[surviving, ["survived", "survived_of"]] = [0.5, 4]
-    assert re.search(r"hit one node alone, \d+ of \d+ kills here\)", words(tables))
+    assert re.search(r"hit a single node, \d+ of \d+ kills here\)", words(tables))
 
 
 def test_costs_that_a_user_gives_need_no_table_of_a_study() -> None:
@@ -401,14 +403,17 @@ def test_disturbed_runs_are_the_first_thing_that_is_said() -> None:
     [
         (
             {"agree": False},
-            "The overhead of 1 of 6 setups is the paired one: from inside the run it differs",
+            "The overhead of 1 of 6 setups is the paired estimate, as the one from inside the run contradicts it",
         ),
-        ({"paired": math.nan}, "No baseline ran beside 1 of 6 setups"),
+        ({"paired": math.nan}, "No baseline ran for 1 of 6 setups"),
         (
             {"overhead_lo": -0.1},
             "Inconclusive for 1 of 6 setups: the 95 % interval of the overhead contains zero",
         ),
-        ({"accelerator": "cuda"}, "Not what was asked for: 1 of 6 setups ran on CPU (cuda asked)."),
+        (
+            {"accelerator": "cuda"},
+            "Not the device requested: 1 of 6 setups ran on CPU (cuda asked).",
+        ),
     ],
 )
 def test_what_speaks_against_quoting_an_overhead_is_said(values: dict[str, Any], said: str) -> None:
@@ -421,12 +426,12 @@ def test_what_speaks_against_quoting_an_overhead_is_said(values: dict[str, Any],
 def test_without_repeats_no_number_has_an_interval_and_that_is_said() -> None:
     tables = settled()
     tables["overhead"] = tables["overhead"].assign(overhead_lo=math.nan, overhead_hi=math.nan)
-    assert "No setup ran twice: nothing shows how far two runs differ" in words(tables)
+    assert "No setup ran twice, so the spread between runs is unknown" in words(tables)
 
 
 def test_resumed_runs_and_studies_of_baselines_are_told() -> None:
     tables = changed(settled(), "provenance", continued=2)
-    assert "2 runs went on after an interruption: not timed." in words(tables)
+    assert "2 runs continued after an interruption: not timed." in words(tables)
     without = {**settled(), "overhead": QUIET["overhead"].iloc[:0]}
     assert "No setup with checkpoints was timed" in words(without)
 
@@ -450,7 +455,7 @@ def test_restarts_are_told_where_bits_differ_and_where_controls_missed_something
     worse.loc[exact, "bit_equal"] = False
     worse.loc[control, "caught"] = False
     said = words({**tables, "resume_proof": worse})
-    assert re.search(r"Do not trust restarts: in deterministic mode 1 of \d+ runs ended with other bits", said)  # fmt: skip
+    assert re.search(r"Do not trust restarts: in deterministic mode 1 of \d+ runs ended with different bits", said)  # fmt: skip
     assert "Do not trust the comparison of bits: it missed 1 of " in said
     assert f"; controls caught: {controls - 1} of {controls}." in said
 
@@ -460,7 +465,7 @@ def test_training_that_failures_changed_is_told() -> None:
     tables = {**settled(), "goodput": goodput}
     assert "Failures changed" not in words(tables)
     said = words(changed(tables, "goodput", kept=False))
-    assert "Failures changed what training came out with, in 1 of 6 setups (restart; table goodput)." in said  # fmt: skip
+    assert "Failures changed the trained weights in 1 of 6 setups (restart; table goodput)." in said  # fmt: skip
 
 
 def test_the_range_of_overheads_names_their_setups() -> None:

@@ -98,7 +98,7 @@ BAD = {
     "checkpoints: {folder: 3}": "checkpoints.folder is 3: it should be a valid string",
     "failures: {a-b: [{step: 1, rank: 0}]}": "failures.'a-b' is [{'step': 1, 'rank': 0}]: it should match pattern",
     "failures: {one: []}": "failures.one is []: give at least one value",
-    "failures: {one: [{step: 1}]}": "failures.one[0] is {'step': 1}: a failure strikes a rank or a node: name one of them",
+    "failures: {one: [{step: 1}]}": "failures.one[0] is {'step': 1}: a failure hits a rank or a node: name one of them",
     # Files.
     "matrix: {dataset: cifar10}\ndatasets: {cifar10: {archive: /no/such}}": "datasets.cifar10.archive is '/no/such': "
     "there is no such file /no/such: give the path of the official cifar-10-python.tar.gz, or null to download it",
@@ -112,7 +112,7 @@ BAD = {
     "ranks: 2": f"ranks is 2: there is no such field; did you mean matrix.ranks? {LISTS}",
     "datasets: {synthetic: {hight: 2}}": f"datasets.synthetic.hight is 2: there is no such field; did you mean height? {LISTS}",
     "colour: red": f"colour is 'red': there is no such field; {LISTS}",
-    "matrix: {on: 1}": "matrix[1] is 1: it is no name of a field: YAML reads yes, no, on, off and numbers as values",
+    "matrix: {on: 1}": "matrix[1] is 1: it is not a field name: YAML reads yes, no, on, off and numbers as values",
     # Values that do not go together.
     "checkpoints: {keep_after_run: 3}": "checkpoints is {'keep_after_run': 3}: "
     "keep_after_run is 3, and no more are there than keep_during_run, which is 2",
@@ -125,23 +125,23 @@ BAD = {
     "matrix: {framework: pytorch, strategy: [{deepfreeze: {memory: 1, shared: 4}}, native]}\nexclude: [{strategy: deepfreeze}]":
     "exclude[0] is {'strategy': 'deepfreeze'}: no cell matches it (a strategy matches with all its options): "
     "correct or remove it",
-    "exclude: [{}]": "exclude is [{}]: the matrix is empty: exclude leaves no cell; drop less",
+    "exclude: [{}]": "exclude is [{}]: the matrix is empty: exclude drops every cell; drop fewer",
     "matrix: {framework: pytorch, ranks: 2, faults: [none, {listed: {name: one}}]}\nfailures: {one: [{step: 1, rank: 2}]}":
-    "matrix.faults[1] is {'listed': {'name': 'one'}}: no cell of the matrix can have it: failures.one strikes rank 2, and a run",
-    STRUCK % (8, "step"): "failures.late[0].step is 8: it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-",
-    STRUCK % (9, "save"): "failures.late[0].step is 9: it would never strike: the run pytorch-small_cnn-digits-r2-b8-n2-",
+    "matrix.faults[1] is {'listed': {'name': 'one'}}: no cell of the matrix allows it: failures.one is for rank 2, but a run",
+    STRUCK % (8, "step"): "failures.late[0].step is 8: it would never occur: the run pytorch-small_cnn-digits-r2-b8-n2-",
+    STRUCK % (9, "save"): "failures.late[0].step is 9: it would never occur: the run pytorch-small_cnn-digits-r2-b8-n2-",
     "matrix: {framework: pytorch, faults: {listed: {name: two}}}\nfailures: {one: [{step: 1, rank: 0}]}": "the matrix is empty: "
     "listed needs the name of a list under failures (one)",
     "matrix: {history: rerun, faults: exponential, interval: 1}": "the matrix is empty: faults exponential with history rerun",
     "matrix: {framework: pytorch, faults: listed}": "the matrix is empty: listed needs the name of a list under failures (it has none)",
-    "matrix: {framework: pytorch, format: [hdf5, npz]}": "matrix.format[1] is 'npz': no cell of the matrix can have it: pytorch does not write npz: "
+    "matrix: {framework: pytorch, format: [hdf5, npz]}": "matrix.format[1] is 'npz': no cell of the matrix allows it: pytorch does not write npz: "
     "use torch_save, safetensors, hdf5",
     "include: [{framework: tensorflow, format: npz, interval: 1}]": "include[0] is {'framework': 'tensorflow', 'format': 'npz', "
     "'interval': 1}: tensorflow does not write npz: use hdf5, keras, tf_checkpoint",
     "matrix: {interval: never}\ninclude: [{format: hdf5}]": "include[0] is {'format': 'hdf5'}: it names a format and no interval",
     "matrix: {interval: 1, history: rerun}": "training.proof is false: ",
     "matrix: {framework: pytorch, interval: never, strategy: [native, async]}": "matrix.strategy[1] is 'async': no cell of the matrix "
-    "can have it: its runs are those of other values, as none of them saves: add an interval other than never",
+    "allows it: its runs equal those of other values, as none of them saves: add an interval other than never",
     # Too many.
     "matrix: {framework: pytorch}\nrepeats: 2501": "repeats is 2501: the study has 10,004 cells (4 a repeat), and at most 10,000 are allowed",
     f"matrix: {{framework: pytorch, ranks: {THOUSAND}, batch_size: {THOUSAND}}}": f"matrix is {{'framework': 'pytorch', 'ranks': "

@@ -270,7 +270,7 @@ def test_an_interval_that_spans_more_than_tenfold_stands_beside_its_number(
     )
     assert "?" not in text
     text = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--explain"], capsys)
-    assert "the best interval may be 3.9 - 57 h: begin with 9.1 h;" in " ".join(text.split())
+    assert "the best interval may be 3.9 - 57 h: start with 9.1 h;" in " ".join(text.split())
     settings = said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--save-steps"], capsys)
     assert "blocking: every 13,000 steps, 9.0 h (best: 9.1 h [3.9, 57])" in settings
     told = json.loads(said(["decide", *BOTH[1:3], "--log", str(log), *BOTH[5:], "--json"], capsys))
@@ -315,7 +315,7 @@ def test_a_log_without_failures_gives_a_bound(
     )
     text = said(["decide", "--gpus", "64", "--log", str(log), *BOTH[5:]], capsys)
     assert "at most one in 3.3 days on 64 GPUs" in text
-    assert "So intervals may be longer, and less is lost." in " ".join(text.split())
+    assert "Best intervals may be longer, and losses smaller." in " ".join(text.split())
     assert re.search(r"now +120 min +loses at most 2.2 %", text)
     assert re.search(r"blocking +at least 97 min +loses at most 2.2 % +saves at most 0.67", text)
     assert "fine" not in text

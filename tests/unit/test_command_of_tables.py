@@ -210,7 +210,7 @@ def test_a_study_without_costs_has_no_rows(
     tables = {**Study(frameworks=("pytorch",)).tables(), DECISION_COSTS.name: DECISION_COSTS.rows([])}  # fmt: skip
     write_tables(tmp_path, {name: tables[name] for name in (*STUDY_TABLES, DECISION_COSTS.name)})
     text = said(["--study", str(tmp_path), "--gpus", "8", "--mtbf", "14h", *form], capsys)
-    assert ("Nothing to decide from" in text) == (form != ["--csv"])
+    assert ("No answer on the interval" in text) == (form != ["--csv"])
 
 
 def test_screen_json_and_page_compare_with_the_same_interval_in_use(

@@ -35,7 +35,7 @@ SYSTEM: dict[str, Any] = {
 }
 CELL = {**SYSTEM, "strategy": "native", "format": "torch_save"}
 ELASTIC = "ulfm replace=True"
-"""A recovery as struck runs have it. The runs without failures have it without options."""
+"""A recovery as runs with failures have it. The runs without failures have it without options."""
 STALLS = {"blocking": False, "stall_s": 0.2, "stall_s_lo": 0.1, "stall_s_hi": 0.4, "waited": 0.0, "slowdown_s": 0.05, "slowdown_s_lo": -0.1, "slowdown_s_hi": 0.2, "durable_s": 0.3, "durable_s_lo": 0.2, "durable_s_hi": 0.5, "load_s": math.nan, "bytes": 1e8, "checkpoints": 4, "shared_every": 1}  # fmt: skip
 
 

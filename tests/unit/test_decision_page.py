@@ -94,7 +94,7 @@ def test_what_was_not_measured_is_not_called_so(rates: list[FailureRate]) -> Non
     """A restart that stands for a start and a load, and a time that an option has set."""
     rows = costs().assign(down_from="starts", step_s_lo=2.2, step_s_hi=2.2)
     how = case_of(payload(rows, rates, CHOICES), 4, "restart")["how_of"]
-    assert how == {"step": "given", "restart": "not measured, taken as a start and a load"}
+    assert how == {"step": "given", "restart": "not measured, assumed to be a start plus a load"}
     how = case_of(payload(costs(), rates, CHOICES), 4, "restart")["how_of"]
     assert how == {"step": "measured", "restart": "measured"}
 

@@ -48,7 +48,7 @@ def test_a_figure_that_fails_takes_no_run_with_it(tmp_path: Path) -> None:
         "    RunFolderError: steps.parquet: not the table",
         f"    its log: {log}",
     ]
-    assert lines[-1].startswith("What is finished stays.")
+    assert lines[-1].startswith("Finished runs are kept.")
 
 
 def test_many_failed_jobs_are_counted(tmp_path: Path) -> None:

@@ -91,15 +91,15 @@ def test_a_listed_failure_survives_the_way_through_a_file() -> None:
 
 @pytest.mark.parametrize("victim", [{"rank": 4}, {"node": 2}])
 def test_a_failure_that_strikes_nobody_is_refused(victim: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="strikes nobody: the run has 4 ranks on 2 nodes"):
+    with pytest.raises(ConfigError, match="has no victim: the run has 4 ranks on 2 nodes"):
         drawn(LISTED, [Failure(step=1, **victim)])
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"step": 1}, "strikes a rank or a node"),
-        ({"step": 1, "rank": 0, "node": 0}, "strikes a rank or a node"),
+        ({"step": 1}, "hits a rank or a node"),
+        ({"step": 1, "rank": 0, "node": 0}, "hits a rank or a node"),
         ({"rank": 0}, "at a second or at a step"),
         ({"rank": 0, "step": 1, "second": 1.0}, "at a second or at a step"),
         ({"rank": 0, "step": 1, "moment": "recovery"}, "neither second nor step"),

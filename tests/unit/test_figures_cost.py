@@ -48,7 +48,7 @@ def test_the_overhead_in_the_steady_state_is_a_tick_where_it_is_known() -> None:
         x for axes in figure.axes for (line,) in [lines(axes, "steady")] for x in line.get_xdata()
     ]
     assert sorted(drawn) == pytest.approx(sorted(100 * SMALL["overhead"]["in_run_steady"]))
-    assert "Ticks are the estimate" in caption_of(figure)
+    assert "Ticks: the estimate" in caption_of(figure)
 
 
 def test_overheads_without_intervals_are_points_alone() -> None:

@@ -131,7 +131,7 @@ def test_the_caption_names_frameworks_and_ranks_that_are_not_equal(name: str) ->
     proof.loc[proof["ranks"] == 2, "bit_equal"] = True
     text = caption_of(FIGURES[name].draw(tables))
     assert "resumed runs: 54 of 72 bitwise equal, not PyTorch, 1 rank (18 of 18)." in text
-    assert "with the largest number of ranks; the counts that follow are of all" in text
+    assert "and the largest number of ranks; the counts that follow cover all" in text
     # Of the figures, `divergence` shows only what differs.
     assert f"epochs, {'1 rank' if name == 'divergence' else '2 ranks'}. " in text
 
@@ -227,7 +227,7 @@ def test_what_was_compared_in_one_way_alone_is_counted_and_not_drawn(name: str) 
     figure = FIGURES[name].draw(together(ONE, aside))
     assert titles(figure)[0].startswith("PyTorch, de")
     text = caption_of(figure)
-    assert "in the most ways" in text
+    assert "with the most comparisons" in text
     assert "Deterministic mode, resumed runs: 21 of 21 bitwise equal" in text
     assert "ResNet-50" in text
     assert "small CNN" not in text
@@ -293,7 +293,7 @@ def test_a_panel_without_any_difference_is_left_out() -> None:
     figure = FIGURES["divergence"].draw(tables)
     assert titles(figure) == ["PyTorch, default mode, resumed\n2e9 ULP, L2 0.031"]
     text = caption_of(figure)
-    assert "Panels show only what differs" in text
+    assert "Panels show only differences" in text
     assert "Default mode, second runs of the same seed: 18 of 18 bitwise equal" in text
 
 
@@ -381,7 +381,7 @@ def test_a_cold_load_that_was_not_shown_to_be_cold_is_shaded() -> None:
     ]
     assert shaded == [[0.5], [0.5], [0.5], [0.5], [], []]
     assert [text.get_text() for text in figure.axes[3].texts] == ["not counted"]
-    assert "Of 2 of 6 rows, which are shaded, the counters do not say so" in caption_of(figure)
+    assert "In 2 of 6 rows (shaded) the counters do not confirm this" in caption_of(figure)
 
 
 @pytest.mark.parametrize("times", [0.0, 1.0, 1.4, 2.5, 10.0, 64.0])

@@ -97,7 +97,7 @@ def test_a_timeline_has_a_lane_for_each_level_and_pale_parts_of_other_checkpoint
     assert [lane for lane, *_ in drawn(figure.axes[0], "removal")] == [1, 4.9]
     saves = [patch for patch in figure.axes[0].patches if patch.get_gid() == "save"]
     assert [patch.get_alpha() for patch in saves] == [1, 1, 0.3]
-    assert "of several levels one each: memory, shared" in caption_of(figure)
+    assert "one lane per level: memory, shared" in caption_of(figure)
 
 
 def test_evaluation_is_drawn_in_the_lane_of_training_and_named() -> None:

@@ -364,7 +364,7 @@ def test_die_with_parent_asks_the_kernel() -> None:
 
 
 def joining(tmp_path: Path, control: ControlServer, rank: int, first: str, again: str) -> Process:
-    """A rank of two that does `first`, and where it is started again `again`; `link` is its connection to the launcher."""
+    """A rank of two that does `first`, and where it is restarted `again`; `link` is its connection to the launcher."""
     code = (
         f"from ckptbench.run.control.link import Link; link = Link.open({control.address!r}, {control.token!r}, rank={rank}, node='here');"
         f"link.rendezvous(rank={rank}, node='here', device='cpu');"

@@ -105,13 +105,13 @@ def test_failures_that_struck_or_are_still_ahead_are_as_planned(plan: Plan) -> N
     [
         (
             (strike(0), struck(0), unfired(missed=(1,))),
-            r"second: 60\.0.*} did not strike: what it waits for never came",
+            r"second: 60\.0.*} did not occur: its step, save or recovery never came",
         ),
-        ((strike(0), unfired(ahead=(1,))), r"step: 4.*} did not strike"),
+        ((strike(0), unfired(ahead=(1,))), r"step: 4.*} did not occur"),
         ((strike(0), struck(0)), "the injector was gone before training was over"),
         (
             (unfired(ahead=(1,)),),
-            r"failures \[0\] did not strike: their injectors tell nothing of them",
+            r"failures \[0\] did not occur: their injectors recorded nothing",
         ),
         ((), "the injector was gone before training was over"),
     ],

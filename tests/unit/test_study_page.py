@@ -197,7 +197,7 @@ def test_a_user_s_own_costs_have_a_page_too_whatever_they_are_called(tmp_path: P
 
 def test_nothing_at_all_has_a_page() -> None:
     page = page_of(empty_tables(), ())
-    assert "Nothing to decide from" in in_words(page)
+    assert "No answer on the interval" in in_words(page)
     assert "filled with" not in page
     assert not Page(page).all("figure")
 
@@ -218,7 +218,7 @@ def of_sizes() -> Tables:
 def test_a_study_of_formats_answers_with_sizes_and_prints_no_time() -> None:
     tables = of_sizes()
     text = study_text(tables)
-    assert text.startswith("What a checkpoint weighs: Chainer, PyTorch, TensorFlow, ")
+    assert text.startswith("Size of a checkpoint: Chainer, PyTorch, TensorFlow, ")
     assert "44 %" not in text
     assert "loses" not in text
     assert "results/tables/overhead.csv" in text

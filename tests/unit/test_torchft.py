@@ -161,7 +161,7 @@ def test_a_lighthouse_that_does_not_start_is_one_error(struck_plan: Plan) -> Non
 
 
 def test_ranks_on_several_nodes_are_refused() -> None:
-    with pytest.raises(LaunchError, match="on one host alone"):
+    with pytest.raises(LaunchError, match="on one host only"):
         TorchFtRank(world("here", "here", "there"), cast(Link, FakeLink()), {})
 
 

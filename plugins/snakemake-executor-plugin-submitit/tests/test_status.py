@@ -139,7 +139,7 @@ def test_preempted_jobs_are_counted_apart_from_others_that_went_back_to_the_queu
     watch.clock.now = tally.SECONDS
     watch.round()
     assert watch.logger.lines == [
-        "fake: 1 jobs wait, 4 run; back in the queue so far: 1 pre-empted or told to stop, 3 at a time limit, "
+        "fake: 1 jobs wait, 4 run; back in the queue so far: 1 preempted or asked to stop, 3 at a time limit, "
         "2 by the scheduler."
     ]
 

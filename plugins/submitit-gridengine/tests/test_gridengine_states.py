@@ -65,7 +65,7 @@ def test_the_letters_of_a_state(letters: str, state: str) -> None:
         ("205_2", "FAILED", "killed by SIGKILL: qdel, a limit, or no memory left on the host"),
         ("206", "FAILED", "Grid Engine could not run it: 26 (opening input/output file)"),
         ("207", "REQUEUED", "requeued"),
-        ("208", "TIMEOUT", "ended with exit status 1, told to stop after 210 s (s_rt)"),
+        ("208", "TIMEOUT", "ended with exit status 1, asked to stop after 210 s (s_rt)"),
         ("209", "FAILED", "ended with exit status 3"),
     ],
 )

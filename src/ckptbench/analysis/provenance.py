@@ -14,20 +14,20 @@ from ckptbench.analysis.tables.schema import Column, Table
 
 PROVENANCE = Table(
     "provenance",
-    "One row a machine, device, file system and source revision.",
+    "One row per machine, device, file system and source revision.",
     ("measured_on", "host", "device", "first_date", "revision", "checkpoint_file_system", "cpu", "cores"),
     (
         MEASURED_ON,
         *MACHINE_COLUMNS,
-        Column("dirty", "flag", "", "whether any run had source changes that were not committed"),
+        Column("dirty", "flag", "", "whether any run had uncommitted source changes"),
         Column("first_date", "text", "", "UTC day on which the first run began"),
         Column("last_date", "text", "", "UTC day on which the last run ended"),
         Column("runs", "integer", "1", "runs measured there"),
         Column("continued", "integer", "1", "of these, those that were continued"),
-        Column("nodes_max", "integer", "1", "machines of the run that was spread over the most"),
-        Column("repeats_min", "integer", "1", "repeats of the setup with the fewest"),
-        Column("repeats_max", "integer", "1", "repeats of the setup with the most"),
-        Column("versions", "text", "", "JSON object: versions by package where runs differ"),
+        Column("nodes_max", "integer", "1", "most machines of one run"),
+        Column("repeats_min", "integer", "1", "fewest repeats of a setup"),
+        Column("repeats_max", "integer", "1", "most repeats of a setup"),
+        Column("versions", "text", "", "JSON object: versions by package, if runs differ"),
     ),
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ RESOLVED, RESOLVED_S = 0.005, 0.001
 """Overhead and stall that the study does not claim to see: the recorder's cost, and the bookkeeping of a save."""
 WIDEST, WIDEST_S = 0.05, 0.01
 """An interval that reaches further to a side says nothing: the machine is too noisy."""
-NOISY = "too noisy to tell, or too few repeats: close other programs and run the audit again"
+NOISY = "inconclusive (noise, or too few repeats): close other programs and run the audit again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

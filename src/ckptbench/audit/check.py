@@ -45,7 +45,7 @@ class Question:
     limit: float
     holds: str
     fails: str
-    unknown: str = "too noisy to tell: close other programs and run the audit again"
+    unknown: str = "inconclusive (noise): close other programs and run the audit again"
 
     def truth(self, truth: float, measured: Estimate, *, widest: float) -> Check:
         """It holds if the interval, widened by `limit`, has the truth in it.
@@ -103,18 +103,18 @@ NOTHING = exactly(math.nan)
 
 AUDIT = Table(
     "audit",
-    "One row a check of `make audit`, in the order of the checks.",
+    "One row per check of `make audit`, in the order of the checks.",
     ("number",),
     (
-        Column("number", "integer", "1", "place of the check, from 1"),
+        Column("number", "integer", "1", "number of the check, from 1"),
         Column("check", "text", "", "files, calibration, A/A, fsync, cold reads or disturbed runs"),
         Column("subject", "text", "", "what was measured"),
-        Column("value", "number", "the row's", "as measured; missing where it could not be"),
+        Column("value", "number", "the row's", "as measured; missing if that was impossible"),
         Column("lo", "number", "the row's", "lower end of its 95 % interval"),
         Column("hi", "number", "the row's", "upper end of its interval"),
         Column("unit", "text", "", "of value, lo, hi, truth and limit: s, or 1 for ratios and shares"),
         Column("truth", "number", "the row's", "what the value must be"),
-        Column("limit", "number", "the row's", "how far the interval may be from the truth, or what is allowed without one"),
+        Column("limit", "number", "the row's", "allowed distance of the interval from the truth, or without an interval the allowed value"),
         Column("verdict", "text", "", "holds, fails or unknown"),
         Column("meaning", "text", "", "what the verdict means for the study"),
     ),

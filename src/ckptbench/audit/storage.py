@@ -91,7 +91,7 @@ def cold_reads(folder: Path, *, size: int = READ) -> list[Check]:
         limit=COLD,
         holds="cold restarts read from storage here",
         fails="an evicted file is read from memory, or the kernel does not count the reads of this file system: no restart here is shown to be cold",
-        unknown="the kernel does not tell how much a process reads: no restart here is shown to be cold",
+        unknown="the kernel does not report how much a process reads: no restart here is shown to be cold",
     )
     again = Question(
         check="cold reads",

@@ -47,7 +47,7 @@ def equal_runs(tables: Tables) -> Check:
         fails="runs that are the same differ by more than noise: the machine became faster or slower during the study, so do not quote its overheads",
         unknown="a study with two repeats of two setups, or four of one, is needed: run it, then the audit again"
         if math.isnan(estimate.value)
-        else "the study's baselines differ too much to tell",
+        else "inconclusive: the study's baselines differ too much",
     )
     return question.truth(0.0, estimate, widest=WIDEST)
 

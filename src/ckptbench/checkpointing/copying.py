@@ -114,7 +114,7 @@ def _library() -> ctypes.CDLL | None:
         return ctypes.CDLL(str(LIBRARY))
     except OSError as error:
         log.warning(
-            "checkpoints are copied by NumPy, which costs training more (%s): install a C compiler, and make the environment anew",
+            "checkpoints are copied by NumPy, which costs training more (%s): install a C compiler, and make the environment again",
             error,
         )
         return None

@@ -71,7 +71,7 @@ class Levels:
             try:
                 make_own(own.parent, own.name, store.folder.name)
             except ForeignFolder as error:
-                raise CheckpointError(f"{error}: have it removed, {elsewhere(level)}") from error
+                raise CheckpointError(f"{error}: remove it, {elsewhere(level)}") from error
             except OSError as error:
                 why = blame(error, store.folder, elsewhere(level))
                 raise CheckpointError(f"{store.folder} cannot be made: {why}") from error

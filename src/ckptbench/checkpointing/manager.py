@@ -228,8 +228,7 @@ class CheckpointManager:
         """Load the state of a version, checked before, into the framework. Raises CheckpointError."""
         if version.format != self._format:
             raise CheckpointError(
-                f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder "
-                "to start anew"
+                f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder to start over"
             )
         self._strategy.load(version, version.folder)
 

@@ -84,7 +84,7 @@ def _said(rate: FailureRate, gpus: int) -> str:
     often = f"one in {duration(rate.mean_hours(gpus) * SECONDS_PER_HOUR)} on {counted(gpus, 'GPU')}"
     whose = "as published of" if rate.is_published else "as in"
     if rate.is_bound:
-        return f"Failures {whose} {rate.file.title}: at most {often}. So intervals may be longer, and less is lost."
+        return f"Failures {whose} {rate.file.title}: at most {often}. Best intervals may be longer, and losses smaller."
     return f"Failures {whose} {rate.file.title}: {often}."
 
 

@@ -128,7 +128,7 @@ class Answer:
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
     def csv(self) -> str:
-        """One row a strategy, with the keys of JSON as columns: of the interval in use they begin with `now_`."""
+        """One row per strategy, with the keys of JSON as columns: of the interval in use they begin with `now_`."""
         rows = [_flat(_content(each)) for each in self.choices]
         if not rows:
             return ""

@@ -14,7 +14,7 @@ from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
-PREEMPTED = "A published rate counts no preemptions: they lose work too, unless training saves at their signal."
+PREEMPTED = "A published rate excludes preemptions, which lose work too unless training saves at the signal."
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
 

@@ -46,8 +46,7 @@ class RunStopped(CkptbenchError):  # noqa: N818 (nothing went wrong)
         if not steps_done:
             where = "while its ranks came up" if steps_done is None else "before its training began"
         super().__init__(
-            f"stopped {where}, as told by {signal}; if its scheduler requeues it, or with resume: true, "
-            "the run goes on from there"
+            f"stopped {where}, by {signal}; if its scheduler requeues it, or with resume: true, the run continues from there"
         )
 
 

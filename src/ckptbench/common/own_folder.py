@@ -56,7 +56,7 @@ def _take(path: Path) -> None:
     if status.st_uid != os.geteuid():
         raise _foreign(path, status)
     if not stat.S_ISDIR(status.st_mode):
-        raise ForeignFolder(f"{path} is no folder")
+        raise ForeignFolder(f"{path} is not a folder")
     reachable = path.parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
     if reachable and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ForeignFolder(

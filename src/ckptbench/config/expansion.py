@@ -96,7 +96,7 @@ def _first_repeat(config: StudyConfig) -> dict[Cell, int]:
         for cell in added_by(config, index, addition):
             cells[cell] = max(count, cells.get(cell, 0))
     if not cells:
-        raise FieldError(("exclude",), "the matrix is empty: exclude leaves no cell; drop less")
+        raise FieldError(("exclude",), "the matrix is empty: exclude drops every cell; drop fewer")
     if not config.training.proof and any(cell.is_compared for cell in cells):
         raise FieldError(
             ("training", "proof"),
@@ -147,9 +147,9 @@ def product_of(config: StudyConfig) -> list[Cell]:
             if value not in held:
                 reason = next(
                     (str(error) for fields, error in impossible if fields[axis] == value),
-                    "its runs are those of other values, as none of them saves: add an interval other than never",
+                    "its runs equal those of other values, as none of them saves: add an interval other than never",
                 )
-                words = f"no cell of the matrix can have it: {reason}"
+                words = f"no cell of the matrix allows it: {reason}"
                 raise FieldError(("matrix", axis, index), words, value)
     return cells
 

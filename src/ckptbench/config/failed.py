@@ -73,7 +73,7 @@ def advice(failed: Sequence[FailedJob], seals: Sequence[str], results: Path) -> 
 
 def _remedy(done: int, asked: int) -> str:
     if done == asked:
-        return "What is finished stays. When the cause is mended, start the study again: it makes only what is missing."
+        return "Finished runs are kept. When the cause is fixed, start the study again: it makes only what is missing."
     stay = " They stay and are not repeated." if done else ""
     return (
         f"{done} of {asked} runs are finished.{stay} Tables and figures need all runs: mend the cause and start the study again, "

@@ -52,7 +52,7 @@ def check_accumulation(cell: Cell, config: StudyConfig) -> None:
         )
     if cell.batch_size % parts:
         raise ConfigError(
-            f"training.accumulation is {parts}, and batch_size {cell.batch_size} is no multiple of it"
+            f"training.accumulation is {parts}, and batch_size {cell.batch_size} is not a multiple of it"
         )
 
 
@@ -66,8 +66,7 @@ def check_victims(cell: Cell, config: StudyConfig) -> None:
     for failure in config.failures_of(cell):
         if failure.rank is not None and failure.rank >= cell.ranks:
             raise ConfigError(
-                f"failures.{cell.failure_list} strikes rank {failure.rank}, and a run with ranks: {cell.ranks} has none of this number; they "
-                "count from 0"
+                f"failures.{cell.failure_list} is for rank {failure.rank}, but a run with ranks: {cell.ranks} has no such rank; ranks count from 0"
             )
 
 
@@ -130,7 +129,7 @@ def _check_listed(cell: Cell, config: StudyConfig, steps: int) -> None:
         if failure.step is not None and failure.step > last:
             raise FieldError(
                 ("failures", str(cell.failure_list), index, "step"),
-                f"it would never strike: the run {cell.id} has {steps} steps in all. Use at most {last}, or train longer",
+                f"it would never occur: the run {cell.id} has {steps} steps in all. Use at most {last}, or train longer",
                 failure.step,
             )
 

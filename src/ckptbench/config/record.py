@@ -69,5 +69,5 @@ class StudyRecord:
             return cls.from_json(content)
         except (ConfigError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunFolderError(
-                f"{path}: not the record of a study ({error}); start the workflow again, which writes it anew"
+                f"{path}: not the record of a study ({error}); start the workflow again, which rewrites it"
             ) from error

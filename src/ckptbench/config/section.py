@@ -36,8 +36,8 @@ _WORDS = {
     "list_type": "use a list, each entry a mapping of fields",
     "too_short": "give at least one value",
     "bool_type": "use true or false",
-    "missing": "there is no value: add this field",
-    "invalid_key": "it is no name of a field: YAML reads yes, no, on, off and numbers as values",
+    "missing": "it is missing: add this field",
+    "invalid_key": "it is not a field name: YAML reads yes, no, on, off and numbers as values",
 }  # fmt: skip
 """What is allowed, by the type of pydantic's error, where its own message uses words of Python."""
 

@@ -135,7 +135,7 @@ class Matrix(Section):
     history: Sweep[HistoryName] = Field(default=[WHOLE])
     """`whole`: the run. `rerun`: a second run of the same seed."""
     faults: Sweep[FaultsSpec] = Field(default=[UNDISTURBED.name], validate_default=True)
-    """[Which failures](#faults-and-recoveries) strike a run; `killed_*` are for the [resume proof](#the-resume-proof)."""
+    """[Which failures](#faults-and-recoveries) a run has; `killed_*` are for the [resume proof](#the-resume-proof)."""
     recovery: Sweep[RecoverySpec] = Field(default=[RESTART.name], validate_default=True)
     """How training goes on after a failure."""
     omit: Sweep[OmissionName] = Field(default=[NOTHING])
@@ -153,7 +153,7 @@ KINDS_OF_AXES = {**get_type_hints(Matrix, include_extras=True), "framework": Fra
 Selection: Any = create_model(
     "Selection",
     __base__=Section,
-    __doc__="Cells to drop: those that match every field given, where a list matches any of its values.",
+    __doc__="Cells to drop: those that match every listed field; a list matches any of its values.",
     **{axis: (kind | None, None) for axis, kind in KINDS_OF_AXES.items() if axis in Matrix.model_fields},  # type: ignore[call-overload]
 )  # fmt: skip
 
@@ -231,15 +231,15 @@ class ListedFailure(Section):
     """One failure of a list: when it strikes, whom, and how."""
 
     second: Annotated[float | None, number(minimum=0, maximum=LARGEST_NUMBER)] = None
-    """Strike this long after the first step of the run began."""
+    """Occur this long after the first step of the run began."""
     step: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
-    """Or strike when this many steps are done."""
+    """Or occur when this many steps are done."""
     moment: Literal["step", "save", "recovery"] = "step"
     """With `step`: when the next step begins, or the checkpoint of this step (`save`). `recovery`, without `step`: when
     the victim begins to recover from the failure before.
     """
     delay_s: Annotated[float, number(minimum=0, maximum=LARGEST_NUMBER)] = 0.0
-    """Strike this much later."""
+    """Occur this much later."""
     rank: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None
     """The victim."""
     node: Annotated[int | None, whole(0, LARGEST_NUMBER)] = None

@@ -33,62 +33,62 @@ Costs = TypeVar("Costs", Saving, Recovering, GlobalTier)
 CASE_COLUMNS = (
     *COSTED_COLUMNS,
     Column("rate", "text", "", "the failure rate: name of its file"),
-    Column("gpus", "integer", "1", "that train together"),
-    Column("projected", "flag", "", "whether these are more than were measured"),
-    Column("projection", "text", "", "what a checkpoint and a recovery cost there: a `fit` to several numbers of ranks, or `constant`"),
+    Column("gpus", "integer", "1", "training together"),
+    Column("projected", "flag", "", "whether these are more than measured"),
+    Column("projection", "text", "", "how costs there were estimated: `fit` to several numbers of ranks, or `constant`"),
 )  # fmt: skip
 CASE = (*COSTED, "rate", "gpus")
 OTHER_RATES = {"rarer": "a third as often", "oftener": "three times as often"}
 """Other failure rates than the one that was chosen, `RATE_FACTORS` times as high, by the ends of columns."""
 ADVICE = Table(
     "advice",
-    "One row a setup, recovery, failure rate and number of GPUs: how often to checkpoint. Every interval is of the measured costs and of the failure"
-    " rate, drawn 400 times.",
+    "One row per setup, recovery, failure rate and number of GPUs: how often to checkpoint. 95 % intervals come from 400 draws of the"
+    " measured costs and the failure rate.",
     CASE,
     (
         *CASE_COLUMNS,
-        Column("survived", "number", "1", "of all failures, the part that survivors are taken to go on from"),
+        Column("survived", "number", "1", "fraction of failures after which survivors are assumed to continue"),
         *with_ends("hours_between_failures", "h", "of all GPUs together"),
         *with_ends("best_steps", "steps", "between two checkpoints, with the highest goodput"),
         *with_ends("best_minutes", "min", "the same interval in useful time"),
-        Column("fine_from_steps", "number", "steps", "shortest interval that is fine; missing where the best one loses more than half"),
+        Column("fine_from_steps", "number", "steps", "shortest interval that is fine; missing if the best one loses more than half"),
         Column("fine_to_steps", "number", "steps", "longest one"),
         Column("fine_from_minutes", "number", "min", "the same in useful time"),
         Column("fine_to_minutes", "number", "min", "the same in useful time"),
-        *with_ends("goodput", "1", "useful part of the time, at the best interval"),
+        *with_ends("goodput", "1", "useful fraction of the time, at the best interval"),
         *(
             column
             for name, words in OTHER_RATES.items()
             for column in (
-                Column(f"best_minutes_{name}", "number", "min", f"the best interval, had failures come {words}"),
+                Column(f"best_minutes_{name}", "number", "min", f"the best interval if failures came {words}"),
                 Column(f"goodput_{name}", "number", "1", "at that interval"),
             )
         ),
-        Column("in_use_steps", "number", "steps", "the interval of the setup; missing where a user gave none"),
+        Column("in_use_steps", "number", "steps", "the interval of the setup; missing if a user entered none"),
         *with_ends("goodput_in_use", "1", "at the interval of the setup"),
-        *with_ends("saved_gpu_hours", "GPU-h", "that the best interval saves in a day, against that of the setup"),
+        *with_ends("saved_gpu_hours", "GPU-h", "saved per day by the best interval, compared with that of the setup"),
         Column("is_best", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
-        Column("p_best", "number", "1", "the part of the draws in which none of them is better"),
-        Column("p_strictly_best", "number", "1", "of the best setup, the part of the draws in which it is better than all others; missing where a cost of one was measured once"),
+        Column("p_best", "number", "1", "fraction of draws in which none of them is better"),
+        Column("p_strictly_best", "number", "1", "of the best setup: fraction of draws in which it beats all others; missing if any cost was measured once"),
     ),
 )  # fmt: skip
 SCALE = Table(
     "scale",
-    "One row a setup, recovery and number of GPUs, at the failure rate that was chosen: the highest goodput.",
+    "One row per setup, recovery and number of GPUs, at the chosen failure rate: the highest goodput.",
     CASE,
     (
         *CASE_COLUMNS,
-        *with_ends("goodput", "1", "useful part of the time, at the best interval"),
+        *with_ends("goodput", "1", "useful fraction of the time, at the best interval"),
     ),
 )
 GOODPUT_CURVES = Table(
     "goodput_curves",
-    "One row a setup, recovery, number of GPUs and interval, at the failure rate that was chosen.",
+    "One row per setup, recovery, number of GPUs and interval, at the chosen failure rate.",
     (*CASE, "interval_minutes"),
     (
         *CASE_COLUMNS,
         Column("interval_minutes", "number", "min", "between two checkpoints, in useful time"),
-        *with_ends("goodput", "1", "useful part of the time"),
+        *with_ends("goodput", "1", "useful fraction of the time"),
     ),
 )
 

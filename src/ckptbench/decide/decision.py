@@ -14,17 +14,17 @@ from ckptbench.decide.rates import FailureRate
 # fmt: off
 FAILURE_RATES = Table(
     "failure_rates",
-    "One row a failure rate: a file of config/failures.",
+    "One row per failure rate: a file of config/failures.",
     ("rate",),
     (
         Column("rate", "text", "", "name of its file"),
-        Column("title", "text", "", "what readers see"),
+        Column("title", "text", "", "name shown to readers"),
         Column("source", "text", "", "who published it; `own`: the user's"),
         Column("counts", "text", "", "what counts as a failure"),
-        Column("gpus", "count", "1", "at how many GPUs it was seen, or to how many projected"),
-        Column("projected", "flag", "", "whether the source computed it for more GPUs than it had seen"),
-        Column("failures", "count", "1", "that were counted, those within one restart of another as one"),
-        *with_ends("mean_gpu_hours", "GPU h", "mean GPU-hours between two failures, with the interval of the reader's machine; a third of the hours watched, which is a bound, where none was seen"),
+        Column("gpus", "count", "1", "GPUs for which it was measured or projected"),
+        Column("projected", "flag", "", "whether the source projected it to more GPUs than it measured"),
+        Column("failures", "count", "1", "number counted; those within one restart of another are one"),
+        *with_ends("mean_gpu_hours", "GPU h", "mean GPU-hours between failures, with the interval for the reader's machine; if none was seen, a third of the hours watched, a bound"),
     ),
 )
 # fmt: on

@@ -28,7 +28,7 @@ def read_failure_file(
     given = {name for name, value in written.content.items() if value is not None} & NUMBERS
     if not any(needed <= given <= needed | allowed for needed, allowed in WAYS):
         raise ConfigError(
-            f"{path}: the rate is given by {', '.join(sorted(given)) or 'nothing'}: {WAYS_HELP}"
+            f"{path}: the rate is set by {', '.join(sorted(given)) or 'nothing'}: {WAYS_HELP}"
         )
     if file.begin is not None and file.end is not None and file.end <= file.begin:
         raise ConfigError(f"{path}: {FieldError(('to',), 'it must come after `from`', written.content['to'])}")  # fmt: skip

@@ -49,11 +49,11 @@ FAILURES, RESTARTS, STARTS, GIVEN = "failures", "restarts", "starts", "given"
 UNCERTAIN = {
     "step_s": "of the training without checkpoints",
     "stall_s": "as in `checkpoint_cost`",
-    "slowdown_s": "extra time of the steps while one checkpoint is written in the background: by `paired`, less the stall, where every step ran beside a save; of a blocking strategy that after one, which `paired` shows and `in_run` does not",
+    "slowdown_s": "extra time of steps while one checkpoint is written in the background (from `paired` minus the stall, if every step overlapped a save); of a blocking strategy, extra time after a save, seen in `paired` but not in `in_run`",
     "durable_s": "from the start of a save until a restart can use the version, at the nearest level",
     "shared_durable_s": "the same at the level `shared`",
-    "down_s": "from a failure until training goes on from a version",
-    "pause_s": "what a failure costs that survivors go on from; without slower steps where `replaces` is false",
+    "down_s": "from a failure until training continues from a version",
+    "pause_s": "cost of a failure after which survivors continue; without slower steps if `replaces` is false",
 }
 """The times that have an interval."""
 COSTED_COLUMNS = (*SYSTEM_COLUMNS, *CHECKPOINT_COLUMNS, *RECOVERY_COLUMNS)
@@ -63,30 +63,30 @@ UNFINISHED = "asynchronous saves finish later than the log shows, so more is los
 """A note on a row of a training log."""
 DECISION_COSTS = Table(
     "decision_costs",
-    "One row a setup with checkpoints and a recovery: the costs from which the decision is computed.",
+    "One row per setup with checkpoints and recovery: the input of the decision.",
     COSTED,
     (
         *COSTED_COLUMNS,
-        Column("steps_per_epoch", "integer", "1", "an interval of one epoch is so many steps"),
+        Column("steps_per_epoch", "integer", "1", "steps in an interval of one epoch"),
         *(
             column
             for name, meaning in UNCERTAIN.items()
             for column in with_ends(name, "s", meaning)
         ),
-        *with_ends("slower", "1", "a step with this recovery ÷ one with `restart`, from the baselines with either; 1 where one did not run, and below 1 taken as 1"),
-        *with_ends("slower_everywhere", "1", "of a strategy in the background: a step, also where nothing is written ÷ one without checkpoints: (1 + `paired`) ÷ (1 + `in_run`) of `overhead`, where these do not agree and `paired` is higher; else missing"),
-        Column("survived", "number", "1", "of the failures that killed a rank and left another, the part that survivors went on from"),
-        Column("survived_of", "count", "1", "the number of these failures"),
-        Column("replaces", "flag", "", "whether it puts a new rank in the place of a lost one"),
-        Column("shared_every", "integer", "1", "of so many versions one goes to the level `shared`"),
-        Column("copied", "flag", "", "whether other nodes keep copies of versions at local tiers"),
+        *with_ends("slower", "1", "step time with this recovery ÷ step time with `restart`, from the baselines; at least 1, and 1 if one is missing"),
+        *with_ends("slower_everywhere", "1", "of a background strategy: step time even while nothing is written ÷ step time without checkpoints: (1 + `paired`) ÷ (1 + `in_run`) of `overhead`, if they disagree and `paired` is higher; else missing"),
+        Column("survived", "number", "1", "fraction of failures with survivors after which these continued"),
+        Column("survived_of", "count", "1", "number of failures with survivors"),
+        Column("replaces", "flag", "", "whether it replaces a lost rank by a new one"),
+        Column("shared_every", "integer", "1", "every n-th version goes to the level `shared`"),
+        Column("copied", "flag", "", "whether other nodes keep copies of versions at the levels `memory` and `node`"),
         Column("bytes", "number", "bytes", "of a version"),
-        Column("representative", "flag", "", "whether figures and sentences use this interval of the strategy"),
-        Column("today", "flag", "", "of costs that a user gave: whether it is the first strategy and recovery, whose interval is in use"),
-        Column("growth", "text", "", "JSON: how costs change with the number of GPUs: `fit`: by cost a, b and c of a + b/N + cN. Empty: they are constant"),
+        Column("representative", "flag", "", "whether figures and the answer use this interval of the strategy"),
+        Column("today", "flag", "", "of a user's costs: whether it is the first strategy and recovery, whose interval is in use"),
+        Column("growth", "text", "", "JSON: how costs grow with the number N of GPUs: `fit`: for each cost a, b and c of a + b/N + cN. Empty: constant"),
         Column("down_from", "text", "", "where `down_s` comes from: `failures`, `restarts` of killed runs, `starts` of runs (with a write for a load), or `given` by the user"),
-        Column("note", "text", "", "what to know of the row"),
-        Column("source", "text", "", "where and when the costs were measured, or who gave them"),
+        Column("note", "text", "", "remarks on the row"),
+        Column("source", "text", "", "where and when the costs were measured, or who entered them"),
     ),
 )  # fmt: skip
 

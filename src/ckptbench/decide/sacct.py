@@ -89,7 +89,7 @@ def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -
 
 
 def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
-    """One row a time that a job ran: from one start to one end. Of lines that say the same one twice, that which saw more of it."""
+    """One row per time that a job ran: from one start to one end. Of lines that say the same one twice, that which saw more of it."""
     end_column, is_given = file.column or "End", _given(file) is not None
     needed = ("State", end_column, *(() if is_given else ("Elapsed", "AllocTRES")))
     if missing := [name for name in needed if not table.has(name)]:

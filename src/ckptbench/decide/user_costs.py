@@ -68,7 +68,7 @@ class UserStrategy(Section):
     slowdown_s: Time = Estimate(0.0, UNKNOWN)
     """What all steps together lose while it is written."""
     shared_every: Count = 1
-    """One version of so many goes to storage that outlives a node."""
+    """Every n-th version goes to storage that outlives a node."""
     shared_durable_s: Time | None = None
     """Time until a version lies there; needed where `shared_every` is above 1."""
     copied: Flag = False

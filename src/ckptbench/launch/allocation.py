@@ -74,7 +74,7 @@ def own_allocation(environment: Mapping[str, str]) -> Allocation:
         return allocation
     if len(allocation.nodes) > 1:
         log.warning(
-            "job %s has %d nodes, and this run uses %s alone: a cluster's profile gives runs nodes of their own",
+            "job %s has %d nodes, and this run uses only %s: a cluster's profile gives runs nodes of their own",
             allocation.job_id,
             len(allocation.nodes),
             allocation.here,
@@ -147,7 +147,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise LaunchError(
-            f"the nodes of job {environment['SLURM_JOB_ID']} cannot be told ({error}): is scontrol "
+            f"the nodes of job {environment['SLURM_JOB_ID']} cannot be read ({error}): is scontrol "
             "on the PATH of the compute nodes?"
         ) from error
     nodes = tuple(done.stdout.split())

@@ -238,7 +238,7 @@ def _start(
             )
     except OSError as error:
         _take_back(process)
-        again = "if its environment is broken, remove the environment's folder and run the study again, which makes it anew"
+        again = "if its environment is broken, remove the environment's folder and run the study again, which makes it again"
         raise LaunchError(
             f"{process.command[0]} cannot be started: {blame(error, process.command[0], again, reading=True)}"
         ) from error

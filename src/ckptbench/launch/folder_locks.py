@@ -59,7 +59,7 @@ def _opened(folder: Path) -> IO[str]:
         with naming(folder / LOCK):
             return open(open_regular(folder / LOCK, flags), "r+", encoding="utf-8")
     except ForeignFolder as error:
-        raise LaunchError(f"{error}: have it removed, {INSTEAD}") from error
+        raise LaunchError(f"{error}: remove it, {INSTEAD}") from error
     except OSError as error:
         raise _unwritable(folder, error) from error
 

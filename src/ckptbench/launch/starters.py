@@ -120,8 +120,7 @@ def rank_processes(
     if program.starts_node:
         if allocation.scheduler != "slurm":
             raise LaunchError(
-                "what starts the ranks of a node is started on several nodes by Slurm alone: take as many ranks as a node has room "
-                "for, or the recovery restart"
+                "only Slurm can start the ranks of this recovery on several nodes: use as many ranks as fit on one node, or the recovery restart"
             )
         firsts = [assignment for assignment in assignments if assignment.local_rank == 0]
         return [Process([*_srun(firsts), *command], STEP, paths)]

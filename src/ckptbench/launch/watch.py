@@ -164,7 +164,7 @@ class _Watch:
             each.relay()
             self._group.take_out([each])
             self._group.add(self._again(each.process))
-            log.info("rank %s is started again", each.rank)
+            log.info("rank %s is restarted", each.rank)
         return False
 
     def _have_all_come_anew(self, loss: Loss) -> None:
@@ -199,7 +199,7 @@ class _Watch:
         if self._limits.stop.signal and missing:
             raise RunStopped(self._limits.stop.signal, None)
         if self._deadlines.begins_to_stop():
-            log.info("told to stop by %s: a checkpoint follows", self._limits.stop.signal)
+            log.info("asked to stop by %s: saving a checkpoint", self._limits.stop.signal)
             self._control.ask_to_stop()
         self._deadlines.raise_if_not_stopped()
         self._deadlines.raise_if_not_up(missing)

@@ -25,7 +25,7 @@ class Interval:
             return cls("epochs", 0)
         match = re.fullmatch(r"([es])([1-9][0-9]*)", text)
         if match is None:
-            raise ConfigError(f'interval "{text}" is none of "never", "e<epochs>", "s<steps>"')
+            raise ConfigError(f'interval "{text}" is not one of "never", "e<epochs>", "s<steps>"')
         return cls("epochs" if match[1] == "e" else "steps", int(match[2]))
 
     def __str__(self) -> str:

@@ -39,14 +39,14 @@ class Failure:
 
     def __post_init__(self) -> None:
         if (self.rank is None) == (self.node is None):
-            raise ConfigError("a failure strikes a rank or a node: name one of them")
+            raise ConfigError("a failure hits a rank or a node: name one of them")
         if self.moment == "recovery":
             if (self.second, self.step) != (None, None):
                 raise ConfigError(
                     "a failure at the moment recovery has neither second nor step: remove them"
                 )
         elif (self.second is None) == (self.step is None):
-            raise ConfigError("a failure strikes at a second or at a step: name one of them")
+            raise ConfigError("a failure occurs at a second or at a step: name one of them")
         elif self.second is not None and self.moment != "step":
             raise ConfigError(f"a failure at a second has no moment {self.moment}: name a step")
         assert self.stage is None or self.moment == "save"

@@ -129,8 +129,7 @@ class Plan(RunSpec):
             return cls(**{name: _value(name, value) for name, value in content.items()})
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunFolderError(
-                f"{path}: no plan of this version ({type(error).__name__}: {error}); start the run again, which "
-                "writes it anew"
+                f"{path}: no plan of this version ({type(error).__name__}: {error}); start the run again, which rewrites it"
             ) from error
 
 

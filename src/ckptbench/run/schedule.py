@@ -44,7 +44,7 @@ def failures_of(
 def _with_victim(failure: Failure, nodes: Sequence[str]) -> Failure:
     if not failure.victims(nodes):
         raise ConfigError(
-            f"the failure {failure} strikes nobody: the run has {len(nodes)} ranks on {len(set(nodes))} nodes, "
+            f"the failure {failure} has no victim: the run has {len(nodes)} ranks on {len(set(nodes))} nodes, "
             "both counted from 0; correct or remove it"
         )
     return failure

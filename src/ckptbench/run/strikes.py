@@ -56,14 +56,12 @@ def check_struck(plan: Plan, victims: Sequence[int], survivors: Collection[int])
     if never := [number for number in sorted(missed) if victims[number] in survivors]:
         said = ", ".join(str(plan.failures[number]) for number in never)
         raise LaunchError(
-            f"{said} did not strike: what it waits for never came. In the list of failures, name steps that the run reaches "
-            "(and saves, if moment is save), and a recovery only after another failure"
+            f"{said} did not occur: its step, save or recovery never came. In the list of failures, name steps that the run reaches (and saves, "
+            "if moment is save), and a recovery only after another failure"
         )
     untold = set(range(len(victims))) - begun - ahead
     if lost := sorted(number for number in untold if victims[number] in survivors):
-        raise LaunchError(
-            f"the failures {lost} did not strike: their injectors tell nothing of them"
-        )
+        raise LaunchError(f"the failures {lost} did not occur: their injectors recorded nothing")
 
 
 def await_lost_nodes(plan: Plan) -> None:

@@ -66,8 +66,8 @@ def replaced(part: str, state: Arrays, other: Arrays) -> Arrays:
     names = _arrays_of(part, state)
     if not names:
         raise CheckpointError(
-            f"omit is {part}, and this rank's state has nothing under {REPLACED[part]}: leaving it out "
-            "would show nothing; take a model that has it, or another omission"
+            f"omit is {part}, and this rank's state has nothing under {REPLACED[part]}: leaving it out would show nothing; use a model with that"
+            " state, or another omission"
         )
     return {**state, **{name: other[name] for name in names}}
 

@@ -283,7 +283,7 @@ class Trainer:
         self._recovery.barrier()
         self._manager = self._open_manager()
         assert self._manager.hook is None, (
-            "survivors' frameworks are not built anew: see the registry's RECOVERIES"
+            "survivors do not rebuild their frameworks: see the registry's RECOVERIES"
         )
         self._manager.ready()
 

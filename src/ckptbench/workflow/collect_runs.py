@@ -25,7 +25,7 @@ def main(options: argparse.Namespace) -> None:
     study = StudyRecord.read(options.study)
     if study.training is None:
         raise RunFolderError(
-            f"{options.study}: training is missing; start the workflow again, which writes it anew"
+            f"{options.study}: training is missing; start the workflow again, which rewrites it"
         )
     expected = Expected(
         training=dataclasses.asdict(study.training),

@@ -155,7 +155,7 @@ class Executor(RemoteExecutor):
     def _start(self, settings: ExecutorSettings) -> None:
         if outer := outer_job.leave(os.environ):
             self.logger.warning(
-                f"This workflow runs inside job {outer}: what the scheduler told that job does not reach the jobs that it submits."
+                f"This workflow runs inside job {outer}: what the scheduler reported to that job does not reach the jobs that it submits."
             )
         # The scheduler carries them, or the process itself: a command, a script or a pickle would show them.
         os.environ.update(self._cluster.declared)

@@ -58,7 +58,7 @@ class ExecutorSettings(ExecutorSettingsBase):
     stop_seconds: int = field(
         default=120,
         metadata=_about(
-            "How long before its time limit a job is told to stop; never more than a fifth of its "
+            "How long before its time limit a job is asked to stop; never more than a fifth of its "
             "runtime."
         ),
     )

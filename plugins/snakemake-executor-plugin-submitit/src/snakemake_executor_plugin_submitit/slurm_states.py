@@ -79,7 +79,7 @@ class SlurmWatcher(slurm.SlurmInfoWatcher):
         except ConnectionError as error:
             self._accounting = "accounting storage is disabled" not in str(error).lower()
             self.note = (
-                f"Slurm's accounting does not tell how jobs ended: {error}. squeue serves instead; a job that it has "
+                f"Slurm's accounting does not report how jobs ended: {error}. squeue serves instead; a job that it has "
                 "forgotten and that left no result fails after 10 minutes. Ask the site about sacct."
             )
             return {}

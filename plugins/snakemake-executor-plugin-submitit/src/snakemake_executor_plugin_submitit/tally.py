@@ -14,7 +14,7 @@ WAITING = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
 WORDS = {
-    "preempted": "pre-empted or told to stop",
+    "preempted": "preempted or asked to stop",
     "limit": "at a time limit",
     "lost": "after the loss of a node",
     "unknown": "by the scheduler",

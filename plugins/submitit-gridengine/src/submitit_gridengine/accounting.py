@@ -104,7 +104,7 @@ def _verdict(record: Record) -> tuple[str, str]:
         return "TIMEOUT", f"killed after its time limit h_rt ({record.limits['h_rt']} s)"
     if over == "s_rt":
         how = _ended(record)
-        return "TIMEOUT", f"{how}, told to stop after {record.limits['s_rt']} s (s_rt)"
+        return "TIMEOUT", f"{how}, asked to stop after {record.limits['s_rt']} s (s_rt)"
     if record.failed == _KILLED_AT_LIMIT:
         memory = f"; it had used {record.max_memory} of memory" if record.max_memory else ""
         return "FAILED", f"killed at a limit (h_rt, h_cpu or h_vmem){memory}"

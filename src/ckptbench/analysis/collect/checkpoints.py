@@ -31,7 +31,7 @@ from ckptbench.run.trace import Checkpoint
 
 CHECKPOINTS = Table(
     "checkpoints",
-    "One row a run, rank and checkpoint. The parts are known on the ranks that write and missing on others.",
+    "One row per run, rank and checkpoint. The parts are missing on ranks that write nothing.",
     ("run", "rank", "step"),
     (
         RUN,
@@ -42,18 +42,18 @@ CHECKPOINTS = Table(
         STEADY,
         LEVELS_REACHED,
         START_NS,
-        Column("stall_s", "number", "s", "the training loop was blocked: by the save, and by later waits of this training for it, but not the next save's"),
-        Column("save_s", "number", "s", "of the stall: the save itself"),
+        Column("stall_s", "number", "s", "the training loop was blocked, by the save and by later waits for it, except waits of the next save"),
+        Column("save_s", "number", "s", "part of the stall: the save call itself"),
         *HOLD_COLUMNS,
         Column("to_host_bytes_per_s", "number", "bytes/s", "bytes that the rank wrote / time from the start of the save until its state was copied from the GPU; missing on a CPU and for blocking saves"),
-        Column("writes", "flag", "", "whether the rank committed, at the farthest of the levels"),
+        Column("writes", "flag", "", "whether the rank committed the version, at its farthest level"),
         *WRITING_COLUMNS,
         Column("durable_s", "number", "s", "from the start until everything was on stable storage"),
-        Column("ended_s", "number", "s", "from the start until the save and the removal after it had ended"),
-        Column("bytes", "count", "bytes", "of all files that it committed there"),
+        Column("ended_s", "number", "s", "from the start until the save and the removal of old versions had ended"),
+        Column("bytes", "count", "bytes", "of all files of that commit"),
         Column("files", "count", "1", "number of these files"),
         Column("main_bytes", "count", "bytes", "of the files in the framework's format"),
-        Column("rank_bytes", "count", "bytes", "of the files that hold each rank's own state"),
+        Column("rank_bytes", "count", "bytes", "of the files with each rank's local state"),
         Column("parts", "text", "", "JSON list: kind, why, level, start and end of each part, as in `timeline`, but in ns since `start_ns`; they may overlap"),
     ),
 )  # fmt: skip

@@ -69,6 +69,6 @@ def check_datasets(runs: Iterable[Run]) -> None:
         other = first.setdefault(run.cell.dataset, run)
         if other.manifest["dataset_sha256"] != run.manifest["dataset_sha256"]:
             raise RunFolderError(
-                f"{other.folder} and {run.folder}: dataset_sha256 differs, so {run.cell.dataset} was made anew "
-                "between them; remove the older folder to run its cell again"
+                f"{other.folder} and {run.folder}: dataset_sha256 differs, so {run.cell.dataset} was prepared again between them; remove the older "
+                "folder to run its cell again"
             )

@@ -33,22 +33,22 @@ PHASES = {
 """The part that a phase of rank 0 belongs to."""
 FAILURES = Table(
     "failures",
-    "One row a failure that struck a run. The parts add up to its `total_s`. Times are of rank 0 or a rank that went on, its launcher and the fault injector.",
+    "One row per injected failure. The parts add up to `total_s`. Times are those of rank 0 or a surviving rank, its launcher and the fault injector.",
     ("run", "second"),
     (
         RUN,
-        Column("failure", "integer", "1", "its number in the trace of failures, from 0"),
+        Column("failure", "integer", "1", "its number in the failure trace, from 0"),
         Column("kind", "text", "", "kill, hang or damage"),
         Column("victim", "text", "", "the rank or the node"),
-        Column("stage", "text", "", "of a checkpoint, at which it struck; empty at another moment"),
-        Column("attempt", "integer", "1", "that it struck, from 1"),
+        Column("stage", "text", "", "of the checkpoint in progress; empty if none was"),
+        Column("attempt", "integer", "1", "in which it occurred, from 1"),
         Column("second", "number", "s", "since the first step of the run began"),
-        Column("step", "integer", "1", "completed steps of the run when it struck"),
-        Column("from_step", "count", "1", "completed steps after which training went on"),
-        Column("ranks_before", "integer", "1", "that trained together when it struck"),
-        Column("ranks_after", "count", "1", "that trained together after it"),
+        Column("step", "integer", "1", "completed steps of the run at the failure"),
+        Column("from_step", "count", "1", "completed steps from which training continued"),
+        Column("ranks_before", "integer", "1", "training together before it"),
+        Column("ranks_after", "count", "1", "training together after it"),
         *(Column(name, "number", "s", meaning) for name, meaning in LOST_PARTS.items()),
-        Column("total_s", "number", "s", "from the end of what was done last until training was back there, or the next strike"),
+        Column("total_s", "number", "s", "from the end of the last completed work until training was back there, or until the next failure"),
     ),
 )  # fmt: skip
 

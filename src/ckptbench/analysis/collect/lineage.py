@@ -15,17 +15,17 @@ from ckptbench.analysis.tables.schema import Column, Table
 
 LINEAGE = Table(
     "lineage",
-    "One row a run that failures struck. A sample counts once for each epoch. An epoch has those of its whole global batches.",
+    "One row per run with failures. A sample counts once per epoch; an epoch consists of whole global batches.",
     ("run",),
     (
         RUN,
-        Column("steps", "integer", "1", "of the final state: those of the whole run"),
-        Column("planned_samples", "integer", "samples", "that the final model sees if nothing fails"),
-        Column("seen_once", "integer", "samples", "of these, those that the final model has seen once"),
-        Column("seen_twice", "integer", "samples", "those that it has seen more than once"),
-        Column("never_seen", "integer", "samples", "those that it has not seen"),
-        Column("undone_samples", "integer", "samples", "that were computed in steps that were undone"),
-        Column("mean_ranks", "number", "1", "that did a step of the final state"),
+        Column("steps", "integer", "1", "in the final state: those of the whole run"),
+        Column("planned_samples", "integer", "samples", "those that the final model would see without failures"),
+        Column("seen_once", "integer", "samples", "of these, seen once by the final model"),
+        Column("seen_twice", "integer", "samples", "seen more than once"),
+        Column("never_seen", "integer", "samples", "not seen"),
+        Column("undone_samples", "integer", "samples", "computed in steps that were undone"),
+        Column("mean_ranks", "number", "1", "ranks per step of the final state"),
     ),
 )  # fmt: skip
 

@@ -23,20 +23,20 @@ WORDS = {"stolen": "the host took {:.1%} of the CPU time", "others": "other prog
 
 MACHINE = Table(
     "machine",
-    "One row a run: the counters of its launcher's machine, over all attempts that ended. Shares are of the CPU time of all cores.",
+    "One row per run: counters of its launcher's machine, over all completed attempts. Shares are of the CPU time of all cores.",
     ("run",),
     (
         RUN,
         Column("host", "text", "", "name of the launcher's machine"),
-        Column("seconds", "number", "s", "that were counted"),
-        Column("cores", "count", "1", "of the machine, that were online"),
-        Column("busy", "number", "1", "share that processes and kernel threads used, without interrupts"),
-        Column("own", "number", "1", "of this, the launcher and all that it has started; missing if ranks were on several nodes"),
-        Column("kernel", "number", "1", "of this, the kernel's own threads, such as those that write pages back"),
-        Column("others", "number", "1", "of this, other programs, and processes of the run whose parent ended before them"),
-        Column("stolen", "number", "1", "share that the host of a virtual machine did not give while a core was ready to run"),
+        Column("seconds", "number", "s", "covered by the counters"),
+        Column("cores", "count", "1", "online in the machine"),
+        Column("busy", "number", "1", "share used by processes and kernel threads, without interrupts"),
+        Column("own", "number", "1", "of this, the launcher and its descendants; missing if ranks were on several nodes"),
+        Column("kernel", "number", "1", "of this, kernel threads, such as writeback"),
+        Column("others", "number", "1", "of this, other programs, and orphaned processes of the run"),
+        Column("stolen", "number", "1", "share withheld by the host of a virtual machine (steal time)"),
         Column("disturbed", "verdict", "", f"whether `stolen` is above {LIMITS['stolen']} or `others` above {LIMITS['others']}; missing if both are unknown"),
-        Column("by", "text", "", "what disturbed it, in words; empty where nothing did"),
+        Column("by", "text", "", "what disturbed it, in words; empty if nothing did"),
     ),
 )  # fmt: skip
 

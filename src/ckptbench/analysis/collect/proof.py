@@ -25,36 +25,36 @@ from ckptbench.run.seal import refused
 
 DIGESTS = Table(
     "digests",
-    "One row a digest of a run that records a proof.",
+    "One row per digest, in runs with `training.proof`.",
     ("run", "rank", "attempt", "step", "when", "level", "tensor"),
     (
         RUN,
         RANK,
         ATTEMPT,
         Column("when", "text", "", "as in docs/run-folder.md"),
-        Column("level", "text", "", "of a version: where it lies"),
+        Column("level", "text", "", "of a version: its level"),
         EPOCH,
         Column("step", "integer", "1", "completed steps of the whole run"),
         TENSOR,
         GROUP,
-        Column("digest", "text", "", "over dtype, shape and bytes"),
+        Column("digest", "text", "", "of dtype, shape and bytes"),
     ),
 )  # fmt: skip
 
 VALUES = Table(
     "values",
-    "One row a run, rank and tensor: the tensor at the end of the run against that of its reference.",
+    "One row per run, rank and tensor: the tensor at the end of the run, compared with that of its reference.",
     ("run", "rank", "tensor"),
     (
         RUN,
-        Column("reference", "text", "", "the uninterrupted run that it is held against"),
+        Column("reference", "text", "", "the uninterrupted run that it is compared with"),
         RANK,
         TENSOR,
         GROUP,
-        Column("elements", "integer", "1", "of the tensor; of the larger where shapes differ"),
-        Column("different", "integer", "1", "elements with other bits; all where type or shape differ"),
-        Column("max_ulp", "count", "1", "largest distance in units in the last place; missing where a NaN stands against a number, or shapes differ"),
-        Column("relative_l2", "number", "1", "||run - reference||2 / ||reference||2; infinite where that is no number"),
+        Column("elements", "integer", "1", "of the tensor; of the larger one if shapes differ"),
+        Column("different", "integer", "1", "elements with other bits; all of them if type or shape differ"),
+        Column("max_ulp", "count", "1", "largest distance in units in the last place; missing if a NaN is compared with a number, or shapes differ"),
+        Column("relative_l2", "number", "1", "||run - reference||2 / ||reference||2; infinite where that is undefined"),
     ),
 )  # fmt: skip
 

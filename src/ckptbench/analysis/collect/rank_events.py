@@ -14,7 +14,7 @@ from ckptbench.analysis.tables.schema import Column, Row, Table
 
 EPOCHS = Table(
     "epochs",
-    "One row a run, rank and epoch.",
+    "One row per run, rank and epoch.",
     ("run", "rank", "epoch"),
     (
         RUN,
@@ -25,32 +25,32 @@ EPOCHS = Table(
             "duration_s",
             "number",
             "s",
-            "steps and checkpoints, without evaluation and pauses for a proof",
+            "steps and checkpoints, without evaluation and pauses for the resume proof",
         ),
         Column("warmup_s", "number", "s", "the part up to the end of the last warm-up step"),
-        Column("samples", "integer", "samples", "that the rank trained on"),
+        Column("samples", "integer", "samples", "on which the rank trained"),
     ),
 )
 
 EVALUATIONS = Table(
     "evaluations",
-    "One row a run, rank and evaluation: the rank's shard of the test set.",
+    "One row per run, rank and evaluation: the rank's shard of the test set.",
     ("run", "rank", "epoch"),
     (
         RUN,
         RANK,
         EPOCH,
         START_NS,
-        Column("duration_s", "number", "s", "outside of every training time"),
+        Column("duration_s", "number", "s", "not part of any training time"),
         Column("samples", "integer", "samples", "of the shard"),
         Column("loss_sum", "number", "1", "sum of the cross-entropies of the shard"),
-        Column("correct", "integer", "samples", "that were classified correctly"),
+        Column("correct", "integer", "samples", "classified correctly"),
     ),
 )
 
 PHASES = Table(
     "phases",
-    "One row a run, rank, attempt and phase of its start.",
+    "One row per run, rank, attempt and phase of its start.",
     ("run", "rank", "attempt", "start_ns"),
     (
         RUN,
@@ -60,14 +60,14 @@ PHASES = Table(
         Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
         START_NS,
         Column("duration_s", "number", "s", ""),
-        Column("read_bytes", "count", "bytes", "of a load: fetched from storage by this rank, as the kernel counts"),
-        Column("bytes", "count", "bytes", "of a load: of the files that this rank read"),
+        Column("read_bytes", "count", "bytes", "of a load: bytes that this rank read from storage, by the kernel's counter"),
+        Column("bytes", "count", "bytes", "of a load: size of the files that this rank read"),
     ),
 )  # fmt: skip
 
 MEMORY = Table(
     "memory",
-    "One row a run, rank and sample of memory.",
+    "One row per run, rank and sample of memory.",
     ("run", "rank", "attempt", "at_ns"),
     (
         RUN,
@@ -76,12 +76,12 @@ MEMORY = Table(
         Column("when", "text", "", "as in docs/run-folder.md"),
         Column("step", "integer", "1", "completed steps of the whole run"),
         Column("at_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its processes, and their shared memory once"),
+        Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its descendants, with shared memory counted once"),
         Column("shared_bytes", "integer", "bytes", "of these, shared memory"),
-        Column("peak_bytes", "integer", "bytes", "the largest `bytes` since the epoch or the last save began"),
-        Column("threads", "integer", "1", "of the rank and of these processes"),
-        Column("processes", "integer", "1", "that the rank has started, and that these have"),
-        Column("gpu_peak_bytes", "count", "bytes", "the most GPU memory that the framework had allocated so far; at `epoch` alone, and missing on a CPU"),
+        Column("peak_bytes", "integer", "bytes", "maximum of `bytes` since the start of the epoch or the last save"),
+        Column("threads", "integer", "1", "of the rank and its descendants"),
+        Column("processes", "integer", "1", "descendants of the rank"),
+        Column("gpu_peak_bytes", "count", "bytes", "maximum so far of the GPU memory that the framework had allocated; only at `epoch`, and missing on a CPU"),
     ),
 )  # fmt: skip
 

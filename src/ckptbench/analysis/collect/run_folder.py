@@ -201,7 +201,7 @@ def _cell(folder: Path, manifest: dict[str, Any]) -> Cell:
     try:
         return Cell.from_json(manifest["cell"])
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise refused(path, f"cell is none of this version: {error}") from error
+        raise refused(path, f"cell is not of this version: {error}") from error
 
 
 def _check_sealed(paths: Iterable[Path], sealed: set[Path]) -> None:
@@ -277,4 +277,4 @@ def _check_all(path: Path, what: str, expected: Iterable[int], found: Iterable[i
     if missing := sorted({*expected} - {*found}):
         raise refused(path, f"has no {what} {missing[0]}")
     if extra := sorted({*found} - {*expected}):
-        raise refused(path, f"holds {what} {extra[0]}, which is none of this cell")
+        raise refused(path, f"holds {what} {extra[0]}, which does not belong to this cell")

@@ -16,7 +16,7 @@ from ckptbench.run.trace import Floats
 
 STEPS = Table(
     "steps",
-    "One row a run, rank and step; of two attempts the later. Steps of an epoch that a kill cut short are missing, and those undone with a lost rank.",
+    "One row per run, rank and step; if repeated, the later attempt. Steps of an epoch cut short by a kill, and steps undone with a lost rank, are missing.",
     ("run", "rank", "step"),
     (
         RUN,
@@ -24,10 +24,10 @@ STEPS = Table(
         EPOCH,
         Column("step", "integer", "1", "index in the whole run, from 0"),
         START_NS,
-        Column("duration_s", "number", "s", "of loading the batch, forward, backward, averaging and update"),
-        Column("wait_s", "number", "s", "from what came before to the start; NaN in a run that was resumed, or in which ranks were lost or joined"),
+        Column("duration_s", "number", "s", "batch loading, forward, backward, averaging and update"),
+        Column("wait_s", "number", "s", "from the end of the previous event to the start; NaN in a run that was resumed, or that lost or gained ranks"),
         Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),
-        Column("warmup", "flag", "", "whether it is one of the first steps that rates leave out"),
+        Column("warmup", "flag", "", "whether it is one of the warm-up steps, excluded from rates"),
     ),
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ DETERMINED = tuple(column for column in SYSTEM_COLUMNS if column.name != "determ
 
 DETERMINISM_COST = Table(
     "determinism_cost",
-    "One row a system whose baseline ran in deterministic and in default mode. Times as in `overhead`.",
+    "One row per system whose baseline ran in deterministic and in default mode. Times as in `overhead`.",
     tuple(column.name for column in DETERMINED),
     (
         *DETERMINED,

@@ -37,7 +37,7 @@ from ckptbench.matrix.interval import NEVER
 
 SCALING = Table(
     "scaling",
-    "One row a baseline: its throughput after the warm-up, against the smallest number of ranks measured."
+    "One row per baseline: its throughput after the warm-up, relative to the smallest number of ranks measured."
     " The batch size per rank is fixed (weak scaling).",
     SYSTEM,
     (
@@ -46,30 +46,30 @@ SCALING = Table(
         Column("steps", "integer", "1", "timed steps over all repeats"),
         *with_ends("samples_per_s", "samples/s", "of all ranks together"),
         Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
-        Column("allowed_samples_per_s", "number", "samples/s", "samples_per_s of the reference x the cores that these ranks use / those that it used; missing on GPUs"),
-        *with_ends("efficiency", "1", "samples_per_s / that of the reference, divided by ranks / reference_ranks"),
+        Column("allowed_samples_per_s", "number", "samples/s", "samples_per_s of the reference x cores used here / cores used there; missing on GPUs"),
+        *with_ends("efficiency", "1", "(samples_per_s / that of the reference) / (ranks / reference_ranks)"),
     ),
 )  # fmt: skip
 
 
 CHECKPOINT_COST = Table(
     "checkpoint_cost",
-    "One row a setup with checkpoints: the cost of one checkpoint, to be drawn against ranks.",
+    "One row per setup with checkpoints: the cost of one checkpoint, as a function of ranks.",
     SETUP,
     (
         *SETUP_COLUMNS,
         REPEATS,
-        Column("checkpoints", "integer", "1", "of which stall_s tells, over all repeats"),
+        Column("checkpoints", "integer", "1", "number behind stall_s, over all repeats"),
         Column(
             "steady",
             "flag",
             "",
-            "whether these are those of the steady state; otherwise they are all",
+            "whether these are only those of the steady state",
         ),
         *with_ends(
             "stall_s",
             "s",
-            "training is blocked by one checkpoint: mean of a run, mean over repeats",
+            "time that one checkpoint blocks training: mean of a run, mean over repeats",
         ),
         Column(
             "durable_s",

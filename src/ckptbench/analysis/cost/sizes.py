@@ -18,20 +18,20 @@ SIZES_KEY = ("framework", "model", "dataset", "ranks", "optimizer", "strategy", 
 
 SIZES = Table(
     "sizes",
-    "One row a framework, model, dataset, ranks, optimizer, strategy and format, over all versions at the level `shared`.",
+    "One row per framework, model, dataset, ranks, optimizer, strategy and format, over all versions at the level `shared`.",
     SIZES_KEY,
     (
         *(column for column in SETUP_COLUMNS if column.name in SIZES_KEY),
-        Column("versions", "integer", "1", "checkpoints that were weighed"),
+        Column("versions", "integer", "1", "number of checkpoints measured"),
         Column("files", "number", "1", "files of a version, median"),
         Column("bytes", "number", "bytes", "of a version on storage, median"),
         Column("bytes_min", "integer", "bytes", "of the smallest version"),
         Column("bytes_max", "integer", "bytes", "of the largest version"),
         Column("constant", "flag", "", "whether all versions have the same size"),
         Column("main_bytes", "number", "bytes", "of the files in the framework's format, median"),
-        Column("rank_bytes", "number", "bytes", "of the files that hold each rank's own state, median"),
+        Column("rank_bytes", "number", "bytes", "of the files with each rank's local state, median"),
         *STATE_COLUMNS,
-        Column("ratio", "number", "1", "bytes / all that the state must have"),
+        Column("ratio", "number", "1", "bytes / minimum size of the state"),
     ),
 )  # fmt: skip
 

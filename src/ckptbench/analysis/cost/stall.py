@@ -27,7 +27,7 @@ from ckptbench.matrix.levels import SHARED
 
 STALL = Table(
     "stall",
-    "One row a checkpoint of a run with valid timing, on its slowest rank; write, sync, checksum and commit on the slowest that writes. The parts of a stall add up to it.",
+    "One row per checkpoint of a run with valid timing, on its slowest rank; write, sync, checksum and commit on the slowest that writes. The parts of a stall add up to it.",
     ("run", "step"),
     (
         RUN,
@@ -38,14 +38,14 @@ STALL = Table(
         PLACE,
         STEADY,
         LEVELS_REACHED,
-        Column("warmup", "flag", "", "whether it came before the end of the warm-up"),
-        Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; else the capture is"),
-        Column("stall_s", "number", "s", "the training loop was blocked, on the rank for which this and `save_hold_s` were the longest"),
-        Column("capture_s", "number", "s", "of the stall: the save itself, where the strategy does not block; else 0"),
+        Column("warmup", "flag", "", "whether it began during the warm-up"),
+        Column("blocking", "flag", "", "whether write, sync, checksum and commit are parts of the stall; if not, the capture is"),
+        Column("stall_s", "number", "s", "the training loop was blocked, on the rank with the longest sum of this and `save_hold_s`"),
+        Column("capture_s", "number", "s", "part of the stall: the save call itself, if the strategy is not blocking; else 0"),
         *WRITING_COLUMNS,
         *HOLD_COLUMNS,
-        Column("wait_s", "number", "s", "of the stall: ranks waited for one another"),
-        Column("durable_s", "number", "s", "from the start until the version was committed at the farthest of its levels"),
+        Column("wait_s", "number", "s", "part of the stall: ranks waited for one another"),
+        Column("durable_s", "number", "s", "from the start until the version was committed at its farthest level"),
         Column("bytes", "count", "bytes", "of all files of this version"),
     ),
 )  # fmt: skip

@@ -29,27 +29,27 @@ from ckptbench.matrix.registry import NOTHING
 
 STRATEGIES = Table(
     "strategies",
-    "One row a setup with checkpoints: what one checkpoint of its strategy costs. Times are of the steady state if each run reached it, otherwise of all checkpoints after the warm-up. Rows of one system and interval are in the order of `overhead`, what a strategy costs in all.",
+    "One row per setup with checkpoints: what one checkpoint of its strategy costs. Times are of the steady state if each run reached it, otherwise of all checkpoints after the warm-up. Rows of one system and interval are ordered by `overhead`, the total cost of a strategy.",
     SETUP,
     (
         *SETUP_COLUMNS,
         *STRATEGY_COLUMNS,
         Column("runs", "integer", "1", "runs with valid timing"),
-        Column("continued", "integer", "1", "more runs, which were continued and are not timed"),
-        Column("checkpoints", "integer", "1", "of which the times tell, over all runs"),
+        Column("continued", "integer", "1", "additional runs that were continued, and are not timed"),
+        Column("checkpoints", "integer", "1", "number behind the times, over all runs"),
         *with_ends("stall_s", "s", "as in `checkpoint_cost`"),
-        Column("waited", "number", "1", "the part of the checkpoints for which the next save waited"),
-        *with_ends("slowdown_s", "s", "extra time of steps during the save of one checkpoint and the removal after it: mean of a run, mean over runs"),
+        Column("waited", "number", "1", "fraction of checkpoints for which the next save waited"),
+        *with_ends("slowdown_s", "s", "extra time of steps during one save and the following removal: mean of a run, mean over runs"),
         *with_ends("durable_s", "s", "from the start of a save until the version was on stable storage at the level `shared`: mean of a run, mean over runs"),
-        *with_ends("near_durable_s", "s", "the same of the other checkpoints, at the farthest of their levels"),
-        Column("durable_checkpoints", "integer", "1", "of the checkpoints, those that reached the level `shared`"),
+        *with_ends("near_durable_s", "s", "the same for the other checkpoints, at their farthest level"),
+        Column("durable_checkpoints", "integer", "1", "number of checkpoints that reached the level `shared`"),
         *with_ends("overhead", "1", "as in `overhead`"),
         *with_ends("memory_bytes", "bytes", "peak of host memory above the baseline's, on the rank that needs the most: mean over runs"),
         Column("gpu_memory_bytes", "number", "bytes", "the same of GPU memory that the framework allocated; missing on a CPU"),
         Column("to_host_bytes_per_s", "number", "bytes/s", "of copies from the GPU, as in `checkpoints`: mean of a run, mean over runs"),
         Column("bytes", "number", "bytes", "of one version, as in `sizes`"),
         Column("files", "number", "1", "of one version, as in `sizes`"),
-        Column("load_s", "number", "s", "to read a checkpoint at a restart: median of the table `restore`"),
+        Column("load_s", "number", "s", "reading a checkpoint at a restart: median of the table `restore`"),
         Column("consistent", "verdict", "", "whether all compared versions are the state of their step (`consistency`)"),
     ),
 )  # fmt: skip
@@ -243,7 +243,7 @@ def _peaks_above(peaks: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> Float
 
 
 def _peaks_of(memory: pd.DataFrame, column: str) -> pd.DataFrame:
-    """One row a run and rank of the table `memory`: its peak, by this column, up to the last end of an epoch.
+    """One row per run and rank of the table `memory`: its peak, by this column, up to the last end of an epoch.
 
     The last save may be written after it, while the rank already copies its final state, which is no memory of
     checkpoints: the baseline's rank does so as well, and has no sample then.

@@ -27,24 +27,24 @@ STEPS_AFTER = 2
 
 TIMELINE = Table(
     "timeline",
-    "One row a span of time of a typical checkpoint of each setup with valid timing, on each rank. The window goes from the start of the step before"
-    f" the save to the end of the {STEPS_AFTER} steps of the same epoch that follow the commit. Other checkpoints that reach into it are there too.",
+    "One row per span of time of a typical checkpoint of each setup with valid timing, on each rank. The window goes from the start of the step before"
+    f" the save to the end of the {STEPS_AFTER} steps of the same epoch that follow the commit. It includes parts of other checkpoints.",
     (*SETUP, "rank", "start_s", "end_s", "kind", "of_step"),
     (
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
-        Column("step", "integer", "1", "the checkpoint that is shown: completed steps that it holds"),
+        Column("step", "integer", "1", "of the checkpoint shown: completed steps that it contains"),
         RANK,
         Column(
             "kind", "text", "",
             "`save`; `hold`: training waited later; `capture`; `write`, level by level; `sync`, `checksum` and `commit`, on the rank that commits; `removal` of old versions; `step`; `evaluation`",
         ),
         Column("why", "text", "", "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/run-folder.md"),
-        Column("level", "text", "", "where the version lies, of `write`, `sync`, `checksum` and `commit`"),
-        Column("of_step", "integer", "1", "completed steps that its own checkpoint holds, or at its end"),
+        Column("level", "text", "", "level of the version, for `write`, `sync`, `checksum` and `commit`"),
+        Column("of_step", "integer", "1", "completed steps of its own checkpoint, or at its end"),
         Column("start_s", "number", "s", "since the start of the shown save on this rank"),
-        Column("end_s", "number", "s", "in the same way"),
+        Column("end_s", "number", "s", "likewise"),
     ),
 )  # fmt: skip
 

@@ -50,7 +50,7 @@ class RunTimes:
     the ones to take: the others may spend the step after a checkpoint waiting for it.
     """
     checkpoints: Floats
-    """One row a checkpoint, four columns. BLOCKED: the stall and the wait of the next save, on the slowest rank.
+    """One row per checkpoint, four columns. BLOCKED: the stall and the wait of the next save, on the slowest rank.
     INSIDE_S and INSIDE_STEPS: time and number of steps that began before the save and its removal ended; waits for the
     capture are in BLOCKED. STEADY: 1 or 0.
     """

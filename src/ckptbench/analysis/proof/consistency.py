@@ -17,18 +17,18 @@ from ckptbench.analysis.tables.schema import Column, Table
 
 CONSISTENCY = Table(
     "consistency",
-    "One row a run with checkpoints that recorded a proof: its versions, as its strategy loads them after training,"
-    " against the digests taken just before each was saved.",
+    "One row per run with checkpoints and a proof: its versions, loaded by its strategy after training,"
+    " compared with the digests taken just before each save.",
     ("run",),
     (
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
-        Column("versions_taken", "integer", "1", "versions that were committed, at all levels together"),
-        Column("versions_compared", "integer", "1", "of these, those that were still there after training (checkpoints.keep_during_run) and have a digest of their step"),
-        Column("torn", "integer", "1", "of these, those that have another digest of any tensor on any rank"),
+        Column("versions_taken", "integer", "1", "committed versions, over all levels"),
+        Column("versions_compared", "integer", "1", "of these, those kept until after training (checkpoints.keep_during_run) that have a digest of their step"),
+        Column("torn", "integer", "1", "of these, those in which the digest of a tensor differs on any rank"),
         Column("torn_names", "text", "", "up to three tensors that differ"),
-        Column("torn_groups", "text", "", "groups of all that differ"),
+        Column("torn_groups", "text", "", "groups of the differing tensors"),
         Column("consistent", "verdict", "", "whether no version is torn"),
     ),
 )  # fmt: skip

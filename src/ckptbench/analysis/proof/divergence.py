@@ -13,7 +13,7 @@ from ckptbench.matrix.registry import KILLED, WHOLE
 
 DIVERGENCE = Table(
     "divergence",
-    "One row a run of `resume_proof`, group of tensors and epoch: how many digests differ from the reference's.",
+    "One row per run of `resume_proof`, group of tensors and epoch: how many digests differ from the reference's.",
     ("run", "group", "epoch"),
     (
         RUN,

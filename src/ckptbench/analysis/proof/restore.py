@@ -12,29 +12,29 @@ from ckptbench.matrix.registry import KILLED
 
 RESTORE = Table(
     "restore",
-    "One row a restart from a checkpoint that reached its first step, on the rank that took longest.",
+    "One row per restart from a checkpoint that reached its first step, on the rank that took longest.",
     ("run", "attempt"),
     (
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
-        Column("attempt", "integer", "1", "that the restart began, from 2"),
-        Column("step", "count", "1", "completed steps that its checkpoint holds"),
-        Column("epoch", "number", "1", "the same in epochs done: 1.5 is the middle of the second"),
+        Column("attempt", "integer", "1", "begun by the restart, from 2"),
+        Column("step", "count", "1", "completed steps in its checkpoint"),
+        Column("epoch", "number", "1", "the same in epochs: 1.5 is the middle of the second"),
         Column("after", "text", "", "when the kill came: between checkpoints, or the stage of one"),
         Column("launch_s", "number", "s", "the launcher starts the process"),
-        Column("meet_s", "number", "s", "the ranks and the launcher find one another"),
+        Column("meet_s", "number", "s", "the ranks and the launcher connect"),
         Column("import_s", "number", "s", "of the framework"),
         Column("join_s", "number", "s", "the framework's own communication is set up"),
         Column("data_s", "number", "s", "the data set is opened"),
         Column("build_s", "number", "s", "network and optimizer are made"),
-        Column("evict_s", "number", "s", "the page cache is emptied of the checkpoint; 0 where warm; not in the total"),
+        Column("evict_s", "number", "s", "the checkpoint is evicted from the page cache; 0 if warm; not in the total"),
         Column("load_s", "number", "s", "the checkpoint is read"),
         Column("first_step_s", "number", "s", "the first step after the restart"),
         Column("total_s", "number", "s", "sum of the phases from launch to first step, without evict"),
-        Column("read_bytes", "count", "bytes", "fetched from storage during the load, all ranks"),
-        Column("bytes", "count", "bytes", "of the files that a rank reads, the rank with the most"),
-        Column("cold_shown", "verdict", "", "whether the kernel's counters agree: cold: at least 0.9 of `bytes` came from storage; warm: less than 0.1, as also where it does not count"),
+        Column("read_bytes", "count", "bytes", "read from storage during the load, by all ranks"),
+        Column("bytes", "count", "bytes", "of the files that a rank reads, on the rank with the most"),
+        Column("cold_shown", "verdict", "", "whether the kernel's counters confirm it: cold, at least 0.9 of `bytes` came from storage; warm, less than 0.1 did (or the kernel does not count reads)"),
     ),
 )  # fmt: skip
 
@@ -67,7 +67,7 @@ def restore(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _slowest_ranks(phases: pd.DataFrame) -> pd.DataFrame:
-    """One row a restart: seconds by phase and in all, of the rank whose restart took the longest."""
+    """One row per restart: seconds by phase and in all, of the rank whose restart took the longest."""
     seconds = phases.pivot_table(
         index=[*RESTART, "rank"], columns="phase", values="duration_s", aggfunc="sum"
     ).reindex(columns=[*PHASES, "evict"])

@@ -19,17 +19,17 @@ from ckptbench.matrix.registry import NOTHING
 
 RESUME_PROOF = Table(
     "resume_proof",
-    "One row a run that was disturbed, or is a second one of its seed, and has a proof, against the uninterrupted run of its seed.",
+    "One row per run with a proof that was killed, or repeated with the same seed, compared with the uninterrupted run of that seed.",
     ("run",),
     (
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
-        Column("reference", "text", "", "the uninterrupted run that it is held against"),
+        Column("reference", "text", "", "the uninterrupted run that it is compared with"),
         Column("attempts", "integer", "1", "1: never restarted"),
-        Column("digests", "integer", "1", "compared: of every tensor and rank, after each epoch and at the end"),
+        Column("digests", "integer", "1", "digests compared: of every tensor and rank, after each epoch and at the end"),
         Column("different_digests", "integer", "1", "of these, those that differ"),
-        Column("bit_equal", "flag", "", "whether no digest differs, and no element of any tensor at the end"),
+        Column("bit_equal", "flag", "", "whether no digest and, at the end, no element of a tensor differs"),
         Column("first_epoch", "count", "1", "first epoch at whose end a digest differs"),
         Column("first_tensors", "text", "", "up to three tensors that differ there"),
         Column("groups", "text", "", "groups of tensors that differ at the end"),
@@ -37,10 +37,10 @@ RESUME_PROOF = Table(
         Column("different_tensors", "integer", "1", "of these, those that differ on any rank"),
         Column("max_ulp", "count", "1", "largest of any weights or momentum tensor at the end"),
         Column("relative_l2", "number", "1", "the same"),
-        Column("loss_difference", "number", "1", "largest over epochs, of the training loss over the steps that both recorded"),
+        Column("loss_difference", "number", "1", "of the training loss, over the steps that both recorded; maximum over epochs"),
         Column("accuracy_difference", "number", "1", "of the test accuracy after the last epoch"),
-        Column("missing", "text", "", "parts of the state that a restart did not give back"),
-        Column("caught", "verdict", "", "of a negative control: whether `missing` is what was left out, and the end differs"),
+        Column("missing", "text", "", "parts of the state that a restart did not restore"),
+        Column("caught", "verdict", "", "of a negative control: whether `missing` names what was left out, and the end differs"),
     ),
 )  # fmt: skip
 

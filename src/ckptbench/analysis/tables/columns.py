@@ -7,9 +7,7 @@ from ckptbench.matrix.networks.tensor_groups import GROUPS
 from ckptbench.matrix.registry import FRAMEWORKS
 
 ATTEMPT = Column("attempt", "integer", "1", "from 1")
-TENSOR = Column(
-    "tensor", "text", "", "its name, as `Framework.state_dict` and `local_state` give it"
-)
+TENSOR = Column("tensor", "text", "", "its name, as in `Framework.state_dict` and `local_state`")
 GROUP = Column("group", "text", "", ", ".join(GROUPS))
 RUN = Column("run", "text", "", "id of the cell: the name of its run folder")
 RANK = Column("rank", "integer", "1", "the training process, from 0")
@@ -27,7 +25,7 @@ def _with_spec(column: Column) -> tuple[Column, Column, Column]:
     )
 
 
-MEASURED_ON = Column("measured_on", "text", "", "what computed in fact: cpu or gpu")
+MEASURED_ON = Column("measured_on", "text", "", "the device actually used: cpu or gpu")
 SYSTEM_COLUMNS = (
     Column("framework", "text", "", ", ".join(FRAMEWORKS)),
     Column("model", "text", "", "the network"),
@@ -38,7 +36,7 @@ SYSTEM_COLUMNS = (
     Column("optimizer", "text", "", "sgd or adamw"),
     Column("precision", "text", "", "of products: fp32 or bf16"),
     Column("deterministic", "flag", "", "whether the framework's deterministic mode was on"),
-    Column("accelerator", "text", "", "what the cell asks for: cpu or cuda"),
+    Column("accelerator", "text", "", "the device requested: cpu or cuda"),
     MEASURED_ON,
 )
 """Columns in which a cell and its baseline are equal."""
@@ -57,7 +55,12 @@ CHECKPOINT_COLUMNS = (
     ),
 )
 RECOVERY_COLUMNS = _with_spec(
-    Column("recovery", "text", "", "how training goes on after a failure, with such options")
+    Column(
+        "recovery",
+        "text",
+        "",
+        "how training continues after a failure, with options as in `strategy`",
+    )
 )
 HISTORY_COLUMNS = (
     *_with_spec(
@@ -66,13 +69,21 @@ HISTORY_COLUMNS = (
             "text",
             "",
             "`whole`: uninterrupted; `rerun`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
-            " or the trace of failures that struck it, with such options",
+            " or the trace of injected failures, with options as in `strategy`",
         )
     ),
     *RECOVERY_COLUMNS,
-    Column("omit", "text", "", "what restarts leave out on purpose; `nothing` but for controls"),
     Column(
-        "cache", "text", "", "`cold`: restarts find no page of their checkpoint in memory; `warm`"
+        "omit",
+        "text",
+        "",
+        "state that a negative control leaves out at a restart; `nothing` in all other runs",
+    ),
+    Column(
+        "cache",
+        "text",
+        "",
+        "`cold`: the page cache has nothing of the checkpoint at a restart; `warm`: it may",
     ),
 )
 """Columns in which a cell and its reference differ: the uninterrupted run that a resume proof compares it with."""
@@ -87,29 +98,29 @@ MACHINE_COLUMNS = (
     Column("host", "text", "", "name of the machine; of several, that of the launcher"),
     Column("cpu", "text", "", "model of the CPU"),
     Column("cores", "integer", "1", "CPU cores of the launcher's machine that the run could use"),
-    Column("checkpoint_file_system", "text", "", "type of the file system that took the checkpoints"),
-    Column("revision", "text", "", "of the study's source, missing outside of git"),
+    Column("checkpoint_file_system", "text", "", "file system type of the checkpoint folder"),
+    Column("revision", "text", "", "of the study's source; missing outside git"),
 )  # fmt: skip
 """Where a run was measured, and by what."""
 STATE_COLUMNS = (
-    Column("state_model_bytes", "integer", "bytes", "parameters: what the state must have"),
-    Column("state_optimizer_bytes", "integer", "bytes", "momentum, or both moments: what the state must have"),
+    Column("state_model_bytes", "integer", "bytes", "parameters: the minimum a checkpoint must contain"),
+    Column("state_optimizer_bytes", "integer", "bytes", "momentum, or both moments: also in that minimum"),
     Column("state_second_moments_bytes", "integer", "bytes", "of these: second moments"),
     Column("state_rest_bytes", "integer", "bytes", "statistics and random states of all ranks"),
 )  # fmt: skip
 REPEATS = Column("repeats", "integer", "1", "runs with valid timing")
 NOTE = Column("note", "text", "", "what to know before quoting the row")
 START_NS = Column("start_ns", "integer", "ns", "monotonic clock of the rank's host")
-SAVED_STEP = Column("step", "integer", "1", "completed steps that the checkpoint holds")
+SAVED_STEP = Column("step", "integer", "1", "completed steps that the checkpoint contains")
 HOLD_COLUMNS = (
-    Column("update_hold_s", "number", "s", "of the stall: updates waited for the capture"),
-    Column("save_hold_s", "number", "s", "no part of the stall: the next save waited for this one"),
-    Column("removal_hold_s", "number", "s", "of the stall: the next save waited for the removal of old versions"),
+    Column("update_hold_s", "number", "s", "part of the stall: updates waited for the capture"),
+    Column("save_hold_s", "number", "s", "not in the stall: the next save waited for this one"),
+    Column("removal_hold_s", "number", "s", "part of the stall: the next save waited for the removal of old versions"),
 )  # fmt: skip
 WRITING_COLUMNS = (
     Column("write_s", "number", "s", "until the framework's own write returned"),
     Column("sync_s", "number", "s", "from then until the files were on stable storage"),
-    Column("checksum_s", "number", "s", "from then until their checksums, begun before, were known and the manifest was on stable storage"),
+    Column("checksum_s", "number", "s", "from then until the checksums were complete and the manifest was on stable storage"),
     Column("commit_s", "number", "s", "from then until the renamed folder was on stable storage"),
 )  # fmt: skip
 PLACE = Column("place", "integer", "1", "of the checkpoint in its run: 1 for the first")
@@ -117,7 +128,7 @@ STEADY = Column(
     "steady",
     "flag",
     "",
-    "whether it came after the first `checkpoints.keep_during_run` + 1: from then on each save removes a version",
+    "whether it is in the steady state: after the first `checkpoints.keep_during_run` + 1, where each save removes a version",
 )
 
 STRATEGY_COLUMNS = (
@@ -125,13 +136,13 @@ STRATEGY_COLUMNS = (
         "blocking",
         "flag",
         "",
-        "whether a save of the strategy returns with the rank's files written",
+        "whether a save returns only when the rank's files are written",
     ),
     Column(
         "shared_every",
         "integer",
         "1",
-        "of so many versions one goes to the level `shared`; 0: none",
+        "every n-th version goes to the level `shared`; 0: none",
     ),
 )
 """What a cost depends on of a strategy and its options."""
@@ -142,17 +153,17 @@ LEVELS_REACHED = Column(
     "where the version lies, the nearest first, joined by `+`: `memory`, `node`, `shared`",
 )
 LOST_PARTS = {
-    "unfinished_s": "since the end of the last step or save, lost with the strike",
-    "detection_s": "until the launcher or the other ranks knew of the loss",
+    "unfinished_s": "work since the end of the last step or save, lost at the failure",
+    "detection_s": "until the launcher or the other ranks noticed the loss",
     "ending_s": "until all processes of the attempt had ended",
-    "choice_s": "until the version to go on from was found and checked",
+    "choice_s": "until the version to resume from was found and checked",
     "launch_s": "until rank 0 had started and all ranks had come up",
     "import_s": "of the framework",
     "build_s": "of connections, dataset, network and optimizer",
-    "regroup_s": "until ranks had agreed on who goes on, and after which step",
+    "regroup_s": "until ranks had agreed on the members and the step to continue from",
     "load_s": "of the version, or of the state that another rank sent",
-    "again_s": "steps, checkpoints and evaluations that had been done before",
-    "slower_s": "steps longer than usual: of a slow rank, the first after a recovery, and with fewer ranks (below 0 where these are faster)",
-    "rest_s": "what is in no other part",
+    "again_s": "repeating lost steps, checkpoints and evaluations",
+    "slower_s": "extra time of slower steps: a slow rank, the first step after a recovery, fewer ranks (negative if these are faster)",
+    "rest_s": "the remainder",
 }
 """The parts of the time that a failure costs, in seconds, in their order: columns of several tables."""

@@ -70,7 +70,7 @@ DERIVED = _entries(
     "analysis",
     {
         "overhead": ("cost.overhead", "Overhead of checkpointing"),
-        "sizes": ("cost.sizes", "What a checkpoint weighs"),
+        "sizes": ("cost.sizes", "Size of a checkpoint"),
         "scaling": ("cost.scaling", "Throughput against ranks"),
         "stall": ("cost.stall", "What each checkpoint blocks"),
         "timeline": ("cost.timeline", "A typical checkpoint, span by span"),

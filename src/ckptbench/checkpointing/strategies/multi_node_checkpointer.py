@@ -82,7 +82,7 @@ class MultiNodeCheckpointer(Strategy):
             raise CheckpointError(
                 f"{version.folder} was written by {version.world_size} ranks as {version.format}, this run has "
                 f"{place.world_size} ranks, each of which needs a file of its own as {self._format}; use at most "
-                f"{version.world_size} ranks, or remove the folder to start anew"
+                f"{version.world_size} ranks, or remove the folder to start over"
             )
         own = load_own(folder, place.rank)
         snapshot = folder / snapshot_name(place.rank, version.position.step)

@@ -107,7 +107,7 @@ def next_attempt(plan: Plan, version: Path | None, *, attempt: int) -> Plan:
             f"{plan.checkpoint_folder} holds no sound version to restart from; see the log above"
         )
     else:
-        log.info("attempt %d begins anew: there is no version yet", attempt)
+        log.info("attempt %d starts from the beginning: there is no version yet", attempt)
     return dataclasses.replace(
         plan,
         attempt=attempt,

@@ -53,7 +53,7 @@ class Elastic(Recovery):
             if not by:
                 return False
             self._explained.add((by[-1], rank))
-            log.info("failure %d has struck rank %d, as planned", by[-1], rank)
+            log.info("failure %d occurred in rank %d, as planned", by[-1], rank)
         return bool(loss.ranks)
 
     def is_whole(self, plan: Plan) -> bool:

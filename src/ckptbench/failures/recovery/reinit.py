@@ -57,7 +57,7 @@ class Reinit(Elastic):
         has_version = any(store.steps() for store in open_levels(plan).stores.values())
         if not has_version and not self._is_held(loss, plan):
             log.info(
-                "nothing holds what ranks %s held, no version yet either: all begin anew",
+                "no rank and no version has the state of ranks %s: all start from the beginning",
                 list(loss.ranks),
             )
             return Verdict.RELAUNCH

@@ -21,5 +21,5 @@ class Restart(Recovery):
         causes = possible_causes(loss, plan)
         if not causes:
             return Verdict.GIVE_UP
-        log.info("failure %d has struck, as planned: %s", causes[-1].failure, causes[-1].kind)
+        log.info("failure %d occurred, as planned: %s", causes[-1].failure, causes[-1].kind)
         return Verdict.RELAUNCH

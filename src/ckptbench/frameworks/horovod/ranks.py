@@ -111,7 +111,7 @@ def _await(address: str) -> None:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise LaunchError(
-                    f"rank 0 does not answer at {address} ({error}): has it died, or can the nodes not "
+                    f"rank 0 does not answer at {address} ({error}): did it die, or can the nodes not "
                     "reach each other?"
                 ) from error
             time.sleep(0.05)

@@ -115,7 +115,7 @@ def _of_sequences(layer: arch.SequenceLayer, x: keras.KerasTensor) -> keras.Kera
         case arch.Gelu():
             return keras.ops.gelu(x, approximate=True)
         case _:
-            raise TypeError(f"{layer} stands at the top of a network alone")
+            raise TypeError(f"{layer} is allowed only at the top of a network")
 
 
 def _attended(layer: arch.Attention, x: keras.KerasTensor) -> keras.KerasTensor:

@@ -25,7 +25,7 @@ from ckptbench.common.shape import WrongShape, check
 DESCRIPTION = "dataset.json"
 SCHEMA_VERSION = 1
 
-REMEDY = f"remove {DESCRIPTION} of this dataset and run the study again, which prepares it anew"
+REMEDY = f"remove {DESCRIPTION} of this dataset and run the study again, which prepares it again"
 
 DESCRIBED = ("name", "image_shape", "classes", "files")
 """What identifies a dataset in its description. The shape of tokens has that name too: another one would change the checksums

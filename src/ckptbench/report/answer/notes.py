@@ -10,7 +10,7 @@ from ckptbench.report.answer.layout import NOW, Block
 from ckptbench.report.answer.quantities import duration, plain, span, unit_of_time
 
 AT_BEST = "at the best interval"
-BOUND = "No failure was seen: the best interval is this or longer, and less is lost."
+BOUND = "No failure was seen: the best interval is at least this, and the loss at most this."
 LEGEND = "Fine: loses at most a fifth more than the best interval, restarts aside, and at most one percentage point more."
 BRACKETS = "Brackets: 95 % interval."
 
@@ -46,7 +46,7 @@ def on_wide(choices: Sequence[Choice]) -> Iterator[str]:
         if not choice.steps.is_conclusive:
             unit = unit_of_time(choice.interval_s.value)
             between = span(choice.interval_s.lo, choice.interval_s.hi, unit)
-            yield f"{choice.name}: the best interval may be {between}: begin with {duration(choice.interval_s.value)}; more failures counted on your machine narrow it."
+            yield f"{choice.name}: the best interval may be {between}: start with {duration(choice.interval_s.value)}; counting more failures on your machine narrows it."
 
 
 def on_other_rates(block: Block) -> Iterator[str]:

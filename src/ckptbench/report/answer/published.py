@@ -93,7 +93,7 @@ class Finding:
             return None
         words = [each.word for each in found]
         shown = "; ".join(f"{each.evidence}{MARKS[each.word]}" for each in found)
-        few = f". With fewer than {SCALED} times as many ranks too little changes to tell" if UNTESTED in words else ""  # fmt: skip
+        few = f". With fewer than {SCALED} times as many ranks too little changes to judge" if UNTESTED in words else ""  # fmt: skip
         return Verdict(_together(words), f"{self.compares}{shown}{few}")
 
 
@@ -257,7 +257,7 @@ def _which_parallelism(tables: Tables) -> Iterator[Verdict]:
         is_held = FRAMEWORKS[row["framework"]].parts(row["ranks"]) < row["ranks"]
         went_on = row["launch_s"] + row["import_s"] == 0
         where = "others hold what was lost" if is_held else "no other holds what was lost"
-        evidence = f"{_of(row)}: {where}, and {'training goes on' if went_on else 'all begin anew'}"
+        evidence = f"{_of(row)}: {where}, and {'training goes on' if went_on else 'all start from the beginning'}"
         yield _compared(evidence, found=went_on == is_held, refuted=went_on != is_held)
 
 
@@ -270,9 +270,9 @@ FINDINGS = (
     Finding("rojas", "A restart does not harm training.", "killed and restarted runs are compared bit for bit with the run that was not killed", "config/studies/findings.yaml", ("resume_proof",), "", _harmless),
     Finding("rojas", "Determinism has a cost.", f"training time of the deterministic mode against the default mode; a cost is more than {NEGLIGIBLE:.0%}".replace("%", " %"), "config/studies/findings.yaml", ("determinism_cost",), "Cost. ", _determinism_costs),
     Finding("deepfreeze", "Serialization and I/O can be hidden behind training.", f"overhead (stall and slower steps) of deepfreeze against native in the framework's own format; hidden is less than {HIDDEN} times as much", "config/studies/findings.yaml", ("overhead", "checkpoint_cost"), "Overhead against that of native. ", _hides),
-    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed tells nothing", "config/studies/findings.yaml", ("strategies",), "", _shares),
+    Finding("deepfreeze", "The ranks share the work.", f"memory of each rank, several ranks against one; shared is at most {SHARED} times as much. On one machine they share the disk, so its speed shows nothing", "config/studies/findings.yaml", ("strategies",), "", _shares),
     Finding("ulfm", "Training recovers without a checkpoint, as the survivors hold the model.", "a rank is killed in runs without checkpoints: survivors go on, or all start again. More useful time of all ranks that are paid for shows it", "config/studies/findings.yaml", ("goodput",), "Useful part of the ranks' time. ", _without_checkpoint),
-    Finding("ulfm", "Data parallelism needs no checkpoint to go on after a loss, and sharding the model over the ranks does.", "a rank is killed in runs without checkpoints: a new one gets what was lost from a rank that holds the same, or all begin anew. Hybrid sharding, with replicas, should need none", "config/studies/parallelism.yaml", ("goodput",), "", _which_parallelism),
+    Finding("ulfm", "Data parallelism needs no checkpoint to go on after a loss, and sharding the model over the ranks does.", "a rank is killed in runs without checkpoints: a new one gets what was lost from a rank that holds the same, or all start from the beginning. Hybrid sharding, with replicas, should need none", "config/studies/parallelism.yaml", ("goodput",), "", _which_parallelism),
 )  # fmt: skip
 TABLES = tuple(sorted({table for finding in FINDINGS for table in finding.needs} | {"provenance"}))
 """The tables that verdicts are made from."""
@@ -286,8 +286,8 @@ then
 
     python -m ckptbench.workflow write-published --tables results/tables OTHER/results/tables > findings.md
 
-- *Found again*, *refuted*: the intervals show it, on the machine that is named. All comparisons that can tell agree; others are marked (?).
-- *Undecided*: none can tell, or they disagree; refuting ones are marked (no).
+- *Found again*, *refuted*: the intervals show it, on the machine that is named. All conclusive comparisons agree; others are marked (?).
+- *Undecided*: none is conclusive, or they disagree; refuting ones are marked (no).
 - *Not tested here*: the machine lacks what it needs.
 
 In brackets: 95 % intervals; those of *times* combine two.
@@ -319,7 +319,7 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
     deciding = [each for each in told if each[0].word in (FOUND, REFUTED)]
     shown = deciding or told[:1]
     if not shown:
-        return f"{head}\n- **{capitalized(UNTESTED)}.** No table given tells it: run `{finding.study}`."
+        return f"{head}\n- **{capitalized(UNTESTED)}.** No table shows it: run `{finding.study}`."
     lines = [head]
     differs = len({verdict.word for verdict, _ in shown}) > 1
     if differs:
@@ -332,7 +332,7 @@ def _section(finding: Finding, studies: Sequence[Tables]) -> str:
 
 
 def _setups(tables: Tables) -> pd.DataFrame:
-    """One row a setup with checkpoints, in order: its overhead, and where known its stall."""
+    """One row per setup with checkpoints, in order: its overhead, and where known its stall."""
     stalls = tables["checkpoint_cost"][[*SETUP, "stall_s", "stall_s_lo", "stall_s_hi"]]
     rows = tables["overhead"].merge(stalls, on=list(SETUP), how="left")
     columns = (*PANEL_COLUMNS, "framework", "ranks", "strategy", "format", "interval")

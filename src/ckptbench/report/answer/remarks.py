@@ -27,8 +27,8 @@ Tables = Mapping[str, pd.DataFrame]
 DISTURBERS = {"others": "other programs", "stolen": "the host of this machine"}
 """Who disturbs a run, by the column that says so."""
 ASSUMED = {
-    CONSTANT: "Projected: a step, a checkpoint and a restart are taken to cost what they do on fewer GPUs",
-    FIT: "Projected: checkpoints and restarts follow a fit to the numbers of ranks, a step costs what it does",
+    CONSTANT: "Projected: steps, checkpoints and restarts are assumed to cost the same as on fewer GPUs",
+    FIT: "Projected: checkpoints and restarts follow a fit to several numbers of ranks, steps cost the same",
 }
 """How costs were projected, by the column `projection` of the table `advice`."""
 TIMES = Unit("times")
@@ -70,12 +70,12 @@ def _restarts(proof: pd.DataFrame) -> Iterator[str]:
     honest = proof[(proof["omit"] == NOTHING) & proof["deterministic"]]
     other = honest[~honest["bit_equal"]]
     if len(other):
-        yield f"Do not trust restarts: in deterministic mode {len(other)} of {counted(len(honest), 'run')} ended with other bits ({_frameworks(other)})."
+        yield f"Do not trust restarts: in deterministic mode {len(other)} of {counted(len(honest), 'run')} ended with different bits ({_frameworks(other)})."
     controls = proof[proof["omit"] != NOTHING]
     missed = controls[~controls["caught"].fillna(False).astype(bool)]
     if len(missed):
         parts = listed(sorted({describe("omit", part) for part in missed["omit"]}))
-        yield f"Do not trust the comparison of bits: it missed {len(missed)} of {counted(len(controls), 'restart')} that left out a part of the state ({parts})."
+        yield f"Do not trust the comparison of bits: it missed {len(missed)} of {counted(len(controls), 'restart')} without a part of the state ({parts})."
 
 
 def _overheads(overhead: pd.DataFrame) -> Iterator[str]:
@@ -84,15 +84,15 @@ def _overheads(overhead: pd.DataFrame) -> Iterator[str]:
         return
     hardware = with_hardware(overhead)["hardware"]
     if (asked := hardware[hardware.str.contains("asked")]).size:
-        yield f"Not what was asked for: {_of(asked.size, number)} ran on {asked.iloc[0]}."
+        yield f"Not the device requested: {_of(asked.size, number)} ran on {asked.iloc[0]}."
     if overhead["overhead_lo"].isna().all():
-        yield "No setup ran twice: nothing shows how far two runs differ, so no number that was measured has an interval."
+        yield "No setup ran twice, so the spread between runs is unknown and no measured number has an interval."
     apart = overhead["agree"].eq(False).fillna(False)
     if apart.any():
-        yield f"The overhead of {_of(int(apart.sum()), number)} is the paired one: from inside the run it differs (table overhead)."
+        yield f"The overhead of {_of(int(apart.sum()), number)} is the paired estimate, as the one from inside the run contradicts it (table overhead)."
     alone = overhead["paired"].isna()
     if alone.any():
-        yield f"No baseline ran beside {_of(int(alone.sum()), number)}: what checkpoints cost them is known from inside their runs alone."
+        yield f"No baseline ran for {_of(int(alone.sum()), number)}: the overhead comes only from inside the runs."
     untold = (overhead["overhead_lo"] <= 0) & (overhead["overhead_hi"] >= 0)
     if untold.any():
         yield f"Inconclusive for {_of(int(untold.sum()), number)}: the 95 % interval of the overhead contains zero."
@@ -110,9 +110,9 @@ def _in_order(tables: Tables) -> list[str]:
 
 def _not_timed(tables: Tables) -> Iterator[str]:
     if number := int(tables["provenance"]["continued"].sum()):
-        yield f"{counted(number, 'run')} went on after an interruption: not timed."
+        yield f"{counted(number, 'run')} continued after an interruption: not timed."
     if tables["overhead"].empty and len(tables["provenance"]):
-        yield "No setup with checkpoints was timed: there is no cost of a checkpoint."
+        yield "No setup with checkpoints was timed, so there is no cost of a checkpoint."
 
 
 def of_decision(rows: pd.DataFrame) -> Iterator[str]:
@@ -121,7 +121,7 @@ def of_decision(rows: pd.DataFrame) -> Iterator[str]:
     costs = rows.drop_duplicates([*SYSTEM, "strategy", "format", "recovery"])
     started = costs["down_from"] == STARTS
     if started.any():
-        yield f"No restart was measured{_which(started)}: taken as a start and a load (config/studies/faults.yaml measures it)."
+        yield f"No restart was measured{_which(started)}: assumed to be a start plus a load (config/studies/faults.yaml measures it)."
     measured = costs[costs["down_from"] != GIVEN]
     if (once := measured[[f"{name}_lo" for name in DIFFERING]].isna().any(axis=1)).any():
         yield f"Some costs{_which(once)} were measured once and have no interval (table decision_costs)."
@@ -178,13 +178,13 @@ def _of_elastic(costs: pd.DataFrame) -> Iterator[str]:
         kills = int(known["survived_of"].sum())
         went_on = round(float((known["survived"] * known["survived_of"].astype(float)).sum()))
         measured = f", {went_on} of {counted(kills, 'kill')} here" if kills else ""
-        yield f"Survivors go on from {100 * costs['survived'].max():.0f} % of failures ({100 * SURVIVABLE:.0f} % hit one node alone{measured})."
+        yield f"Survivors continue after {100 * costs['survived'].max():.0f} % of failures ({100 * SURVIVABLE:.0f} % hit a single node{measured})."
 
 
 def _of_slower_steps(costs: pd.DataFrame) -> Iterator[str]:
     """What a recovery costs where nothing fails, and a strategy where nothing is written."""
     for column, begin, of in (
-        ("slower", "Where nothing fails a step", "recovery"),
+        ("slower", "Without failures, a step", "recovery"),
         ("slower_everywhere", "Every step", "strategy"),
     ):
         slower = costs[(costs[column] > 1) | (costs[f"{column}_hi"] > MATTERS)]
@@ -213,7 +213,7 @@ def _crowded(tables: Tables) -> Iterator[str]:
     known, ran = tables["decision_costs"]["ranks"], tables["overhead"]["ranks"]
     shared = sorted(ranks for ranks in {*ran} - {*known} if ranks > cores)
     if len(known) and shared:
-        yield f"Left out: {' and '.join(f'{ranks:,}' for ranks in shared)} ranks, which shared {counted(int(cores), 'core')}."
+        yield f"Not counted: runs on {' and '.join(f'{ranks:,}' for ranks in shared)} ranks, which shared {counted(int(cores), 'core')}."
 
 
 def _added(overhead: pd.DataFrame) -> Iterator[str]:
@@ -251,7 +251,7 @@ def _changed(goodput: pd.DataFrame) -> Iterator[str]:
     changed = goodput[goodput["kept"].eq(False).fillna(False)]
     if len(changed):
         recoveries = listed(sorted({describe("recovery", each) for each in changed["recovery"]}))
-        yield f"Failures changed what training came out with, in {_of(len(changed), len(goodput))} ({recoveries}; table goodput)."
+        yield f"Failures changed the trained weights in {_of(len(changed), len(goodput))} ({recoveries}; table goodput)."
 
 
 def _frameworks(rows: pd.DataFrame) -> str:

@@ -19,7 +19,7 @@ NAME = 1
 """The column whose cells are broken where a table with heads is too wide."""
 FEWEST_ROWS = 3
 """So many rows stand however long the remarks are, which then lose their last ones."""
-WARNINGS = ("Do not", "Not what was asked for")
+WARNINGS = ("Do not", "Not the device requested")
 """How sentences begin that are printed in red."""
 
 

@@ -16,13 +16,13 @@ from ckptbench.report.answer.setups import in_words, ordered, varying
 
 Tables = Mapping[str, pd.DataFrame]
 
-TITLE = "What a checkpoint weighs"
-HEADS = ("model", "setup", "checkpoint", "state must have", "more")
+TITLE = "Size of a checkpoint"
+HEADS = ("model", "setup", "checkpoint", "minimum", "more")
 SETUP = ("framework", "strategy", "format", "ranks")
 BUT_FORMAT = ("framework", "model", "dataset", "ranks", "optimizer", "strategy")
 STATE = ("state_model_bytes", "state_optimizer_bytes", "state_rest_bytes")
-LEGEND = "State: parameters, optimizer, and each rank's own. 1 MB is 1,000,000 bytes."
-NO_TIMES = "Sizes may be quoted, whatever disturbed the runs. Times of single runs are left out: {folder}/overhead.csv has them."
+LEGEND = "Minimum: parameters, optimizer and each rank's local state. 1 MB is 1,000,000 bytes."
+NO_TIMES = "Sizes may be quoted even if runs were disturbed. Times of single runs are in {folder}/overhead.csv."
 
 
 def is_asked(tables: Tables) -> bool:

@@ -39,7 +39,7 @@ from ckptbench.report.answer.setups import (
 Tables = Mapping[str, pd.DataFrame]
 
 TITLE = "How often to checkpoint"
-NOTHING = "Nothing to decide from: no setup has timed checkpoints (at the level shared) and a timed recovery."
+NOTHING = "No answer on the interval: no setup has timed checkpoints (at the level shared) and a timed recovery."
 FOLDER = "results/tables"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""

@@ -43,7 +43,7 @@ OF: Mapping[str, Callable[[Cell], bool]] = {
     "baselines": lambda cell: cell.is_baseline and cell.is_undisturbed,
     "compared runs": lambda cell: cell.is_compared,
     "killed runs": lambda cell: cell.is_killed,
-    "struck runs": lambda cell: cell.is_struck and not cell.is_killed,
+    "runs with failures": lambda cell: cell.is_struck and not cell.is_killed,
 }
 """Which cells give a figure something to show, by the words of its `of`."""
 NEEDS: Mapping[str, Callable[[Collection[Cell]], bool]] = {

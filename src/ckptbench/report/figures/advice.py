@@ -33,9 +33,10 @@ FIGURE = {
     "about": "decision",
 }
 READING = (
-    "left: the time between two checkpoints. Bar: fine, which loses at most a fifth more than the best interval, restarts aside, and at most one point; no bar"
-    " where the best one loses more than half. Right: part of the time that is lost to checkpoints and failures at the best interval and at the one in use,"
-    " where failures come as in {rate}. Thin lines are 95 % intervals of the costs and of the failure rate"
+    "left: the time between two checkpoints. Bar: intervals that are fine, which lose at most a fifth more than the best one, restarts "
+    "aside, and at most one percentage point; no bar if the best one loses more than half. Right: fraction of the time lost to "
+    "checkpoints and failures, at the best interval and at the one in use, with failures as in {rate}. Thin lines are 95 % intervals of"
+    " the costs and of the failure rate"
 )
 KEY = (*SYSTEM, "strategy", "format", "recovery", "gpus")
 MOST = 8

@@ -34,9 +34,8 @@ FIGURE = {
     "about": "restart",
 }
 READING = (
-    "Lines are means over repeats (of resumed runs over kinds of kills too), bands reach from the smallest"
-    " to the largest of them. Each run is compared with the uninterrupted one of its seed;"
-    " \N{PLUS-MINUS SIGN} is the largest difference of the training loss in any epoch, and of the accuracy after the last"
+    "Lines are means over repeats (and for resumed runs over kinds of kills), bands their range. Each run is compared with the "
+    "uninterrupted run of its seed; ± is the largest difference of the training loss in any epoch, and of the accuracy after the last"
 )
 REFERENCE = "uninterrupted"
 COMPARED = {RESUMED: "killed and resumed", RERUN: "same seed again"}

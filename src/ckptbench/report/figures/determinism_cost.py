@@ -26,10 +26,10 @@ FIGURE = {
     "needs": "several systems in both modes",
     "about": "restart",
 }
-NOTHING = "Nothing was timed in both modes without checkpoints: there is no cost of deterministic mode to show."
+NOTHING = "No setup without checkpoints was timed in both modes, so there is no cost of deterministic mode to show."
 READING = (
-    "Training time without checkpoints in deterministic mode against default mode, paired by repeat: 10 % is a tenth longer. Bars are 95 % intervals; one"
-    " repeat has the spread of the other systems, if any has two. {slower} of {known} intervals lie above zero"
+    "Training time without checkpoints in deterministic mode against default mode, paired by repeat: 10 % is a tenth longer. Bars are "
+    "95 % intervals; a system with one repeat borrows the spread of the others. {slower} of {known} intervals lie above zero"
 )
 
 

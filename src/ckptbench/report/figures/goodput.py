@@ -34,15 +34,16 @@ from ckptbench.report.figures.kit.style import LINE_STYLES, look
 FIGURE = {
     "title": "Useful time against failures",
     "tables": ("goodput", "runs", "machine", "provenance"),
-    "of": "struck runs",
+    "of": "runs with failures",
     "about": "failure",
 }
-NOTHING = "No failure struck a run that has a baseline: there is no goodput to show."
+NOTHING = "No run with a baseline had a failure, so there is no goodput to show."
 READING = (
-    "Useful time of all time, the useful time being that of the baseline, against the failures that struck in an hour of training, as it happened. Each point"
-    " is a setup under one trace of failures, each vertical line a 95 % interval over repeats; above 100 %, fewer ranks were faster than the baseline{of_ranks}"
+    "Goodput, the useful time (as in the baseline) ÷ all time, against the failures per hour of training, interruptions included. Each "
+    "point is a setup under one failure trace, each vertical line a 95 % interval over repeats; above 100 %, fewer ranks were faster "
+    "than the baseline{of_ranks}"
 )
-OF_RANKS = ". Goodput of ranks: the same times the ranks that trained, of those that are paid for"
+OF_RANKS = ". Goodput of ranks: goodput x ranks that trained ÷ ranks paid for"
 SERIES = ("recovery", "strategy", "format", "interval")
 PANELS = (*PANEL_COLUMNS, "ranks")
 QUANTITIES = {"goodput": "Goodput (%)", "goodput_of_ranks": "Goodput of ranks (%)"}

@@ -30,12 +30,13 @@ FIGURE = {
     "of": "undisturbed runs",
     "about": "cost",
 }
-NOTHING = "No run with checkpoints was timed from start to end: there is no overhead to show."
+NOTHING = "No run with checkpoints was timed from start to end, so there is no overhead to show."
 READING = (
-    "what checkpoints add to the training time, estimated twice: against the baseline of the same ranks, repeat and seed, and from inside the run,"
-    " by its stalls and slower steps. Points are estimates, bars their 95 % intervals; one repeat has the spread of the other setups, if any has two."
-    " In colour, and written beside: the number to quote, the estimate from inside the run unless the one against the baseline contradicts it (shaded: the two intervals do not overlap). Small and grey: the other one."
-    " Ticks are the estimate from inside the run, had every checkpoint cost what those of the steady state did"
+    "extra training time due to checkpoints, estimated in two ways: against the baseline of the same ranks, repeat and seed, and from "
+    "inside the run (stalls plus slower steps). Points are estimates, bars 95 % intervals; a setup with one repeat borrows the spread "
+    "of the others. In colour, with its value: the number to quote, which is the estimate from inside the run unless the baseline "
+    "contradicts it (shaded: the intervals do not overlap). Small and grey: the other estimate. Ticks: the estimate from inside the run"
+    " if every checkpoint cost as much as in the steady state"
 )
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
@@ -97,7 +98,7 @@ def _legend(rows: pd.DataFrame, marker: str) -> list[Line2D | Patch]:
         entry("paired with baseline", marker=marker, markersize=QUOTED),
         entry("from inside the run", marker=marker, markersize=QUOTED, markerfacecolor="white"),
         entry(
-            "small, grey: not to quote", marker=marker, linestyle="", color=FAINT, markersize=OTHER
+            "small, grey: do not quote", marker=marker, linestyle="", color=FAINT, markersize=OTHER
         ),
     ]
     if rows["in_run_steady"].notna().any():

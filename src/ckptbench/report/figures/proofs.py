@@ -21,13 +21,10 @@ from ckptbench.report.answer.setups import (
 RESUMED = "resumed"
 NOUNS = {RESUMED: "resumed runs", RERUN: "second runs of the same seed"}
 SETTING = tuple(column for column in PANEL_COLUMNS if column != "deterministic")
-SELECTED = (
-    "Panels show what was compared in the most ways, with the largest number of ranks; the counts that"
-    " follow are of all"
-)
+SELECTED = "Panels show the setups with the most comparisons and the largest number of ranks; the counts that follow cover all"
 NOTHING_COMPARED = (
-    "No run was compared with an uninterrupted one: there is no difference to show."
-    " A study records what this takes where training.proof is true."
+    "No run was compared with an uninterrupted one, so there is no difference to show. Set training.proof to true to record the "
+    "comparison."
 )
 
 

@@ -24,14 +24,14 @@ from ckptbench.report.figures.kit.style import PART_COLORS, look
 FIGURE = {
     "title": "Where the time of a failure goes",
     "tables": ("goodput", "runs", "machine", "provenance"),
-    "of": "struck runs",
+    "of": "runs with failures",
     "about": "failure",
 }
 READING = (
-    "Left: the time that one failure costs, by part, mean over failures and repeats; the number is all of it. Steps that were faster with fewer ranks are left"
-    " of 0 and count as gained. The table goodput has each part of detection and start. Right: useful time of all time, the useful time being that of the"
-    " baseline, with its 95 % interval; above 100 %, fewer ranks were faster than the baseline. How much of what the runs lost the"
-    " parts explain is in the column explained of the table goodput"
+    "Left: the cost of one failure by part, mean over failures and repeats; the number is the total. Steps that were faster with fewer "
+    "ranks are left of 0, a gain. Table goodput splits detection and start further; its column explained is the fraction of the loss "
+    "that the parts explain. Right: goodput, the useful time (as in the baseline) ÷ all time, with its 95 % interval; above 100 %, "
+    "fewer ranks were faster than the baseline"
 )
 STARTING = ("choice_s", "launch_s", "import_s", "build_s", "regroup_s")
 PARTS = {
@@ -51,7 +51,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `goodput` and `provenance`."""
     shown = tables["goodput"][tables["goodput"]["failures"] > 0]
     if shown.empty:
-        return nothing_to_show("No failure struck a run: there is no recovery to show.")
+        return nothing_to_show("No run had a failure, so there is no recovery to show.")
     rows = _prepared(with_disturbed(shown, tables, paired=True))
     text = caption(rows, tables["provenance"], READING, (*PANEL_COLUMNS, *ROW))
     figure, panels = forest_plot(

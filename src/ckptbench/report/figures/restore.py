@@ -35,10 +35,11 @@ FIGURE = {
     "about": "restart",
 }
 READING = (
-    "Left: medians over restarts ({fewest} at least), of each the rank that took longest; written beside: the load."
-    " Before a cold load the checkpoint's pages are dropped from the page cache. Right: bytes read from storage during the load on all nodes, by the kernel's own counters, in percent"
-    " of the checkpoint's size (median; whole pages, so a small one passes 100): of a cold load at least {cold:.0f} % on every node, of a warm one"
-    " less than {warm:.0f} % on every node. Of {doubtful} of {rows} rows, which are shaded, the counters do not say so of every load"
+    "Left: medians over restarts (at least {fewest} each), on the rank that took longest; the number is the load. Before a cold load "
+    "the checkpoint is evicted from the page cache. Right: bytes read from storage during the load on all nodes, by the kernel's "
+    "counters, in percent of the checkpoint's size (median; whole pages are read, so small checkpoints pass 100): a cold load has at "
+    "least {cold:.0f} % on every node, a warm one less than {warm:.0f} %. In {doubtful} of {rows} rows (shaded) the counters do not "
+    "confirm this for every load"
 )
 PARTS = {
     "launch_and_meet_s": Part("launch, meet", PART_COLORS[0]),
@@ -61,7 +62,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     restarts = tables["restore"]
     shown = restarts[(restarts["omit"] == NOTHING) & (restarts["step"] > 0)]
     if shown.empty:
-        return nothing_to_show("No run was restarted from a checkpoint: there is no restart to show.")  # fmt: skip
+        return nothing_to_show("No run was restarted from a checkpoint, so there is no restart to show.")  # fmt: skip
     rows = medians_of(with_disturbed(shown, tables))
     fewest, doubtful = rows["restarts"].min(), (~rows["shown"]).sum()
     reading = READING.format(fewest=fewest, doubtful=doubtful, rows=len(rows), **BOUNDS)

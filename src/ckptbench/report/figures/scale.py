@@ -35,8 +35,9 @@ FIGURE = {
     "about": "decision",
 }
 READING = (
-    "part of the time that is lost to checkpoints and failures at the best interval, against the number of GPUs, where failures come as in {rate}."
-    " Solid lines: costs known; dashed: projected. Upright lines at both ends of a curve, side by side, are its 95 % intervals. Where curves cross, another setup is the better one from there on"
+    "fraction of the time lost to checkpoints and failures at the best interval, against the number of GPUs, with failures as in "
+    "{rate}. Solid lines: known costs; dashed: projected. Vertical lines at both ends of a curve are its 95 % intervals, drawn side by "
+    "side. Where two curves cross, the better setup changes"
 )
 MARKERS = "osD^vP"
 """Of as many curves as can be told apart. The table has the rest."""

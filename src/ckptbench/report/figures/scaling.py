@@ -45,11 +45,12 @@ FIGURE = {
     "needs": "three numbers of ranks",
     "about": "cost",
 }
-NOTHING = "No framework was measured with two numbers of ranks: there is no scaling to show."
+NOTHING = "No framework was measured with two numbers of ranks, so there is no scaling to show."
 READING = (
-    "Throughput without checkpoints, the batch size per rank fixed; ideal: that of the fewest ranks measured, times the ranks; cores allow: where ranks share"
-    " the cores of a machine, what these do if each core does as much as with the fewest ranks. One checkpoint: filled points are the stall of the slowest rank,"
-    " hollow ones the time until all is on stable storage, means of a run over repeats; slower steps are in the figure overhead. Vertical bars are 95 % intervals"
+    "Throughput without checkpoints, at a fixed batch size per rank. Ideal: proportional to the ranks, from the fewest measured. Cores "
+    "allow: the limit where ranks share the cores of a machine, if each core does as much as with the fewest ranks. One checkpoint: "
+    "filled points are the stall of the slowest rank, hollow points the time until all is on stable storage, means over repeats of the "
+    "mean of a run; slower steps are in figure overhead. Vertical bars are 95 % intervals"
 )
 SERIES = ("interval", "format", "strategy")
 MOST_SERIES = 4

@@ -39,9 +39,10 @@ FIGURE = {
     "about": "size",
 }
 READING = (
-    "size of a checkpoint on storage, in colour, below the bytes that the state must have, in grey: parameters, the optimizer's"
-    " momentum or first and second moments, and each rank's own random states and statistics. The number is what a format adds to them, or saves; 1 MB is 1,000,000 bytes. Thin lines reach"
-    " from the smallest version to the largest; numbers of ranks whose sizes differ by less than 1 % share a row, which shows the largest"
+    "size of a checkpoint on storage (colour), and above it the minimum size of the state (grey): parameters, the optimizer's momentum "
+    "or first and second moments, and each rank's random states and statistics. The number is what a format adds to that minimum, or "
+    "saves; 1 MB is 1,000,000 bytes. Thin lines reach from the smallest version to the largest. Numbers of ranks with sizes within 1 % "
+    "share a row, which shows the largest"
 )
 PARTS = {
     "state_model_bytes": Part("parameters", GREYS[1]),
@@ -62,7 +63,7 @@ LABEL_LETTERS = 26
 def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
     """From the tables `sizes` and `provenance`; a panel for each model and dataset."""
     if tables["sizes"].empty:
-        return nothing_to_show("No checkpoint was written: there is no size to show.")
+        return nothing_to_show("No checkpoint was written, so there is no size to show.")
     rows = _prepared(tables["sizes"])
     text = caption(rows, tables["provenance"], READING, (*PANEL_COLUMNS, *ROW))
     panels = [own for _, own in rows.groupby("facet", sort=False)]

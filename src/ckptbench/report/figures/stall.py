@@ -43,11 +43,13 @@ FIGURE = {
     "of": "undisturbed runs",
     "about": "cost",
 }
-NOTHING = "No run that can be timed wrote a checkpoint: there is no stall to show."
+NOTHING = "No timed run wrote a checkpoint, so there is no stall to show."
 READING = (
-    "left: how long each checkpoint blocks training, on its slowest rank (in colour), and how long it takes until every byte and the manifest are on stable storage (grey); means are those of the table"
-    " checkpoint_cost. Crosses are checkpoints before the steady state; they count only in rows without later ones. Hollow points came during the warm-up and do not count."
-    " Right: mean share of the parts of the stall, training waits being those for the slowest rank, the update and the removal of an older version; where the loop goes on after the capture, write and sync are behind training and no part of it. What a checkpoint costs in all is in the figure overhead"
+    "left: how long each checkpoint blocks training, on its slowest rank (colour), and how long until every byte and the manifest are "
+    "on stable storage (grey); means are those of table checkpoint_cost. Crosses: checkpoints before the steady state, which count only"
+    " in rows without later ones. Hollow points: checkpoints during the warm-up, which do not count. Right: mean share of each part of "
+    "the stall; training waits are those for the slowest rank, the update and the removal of an older version. If training continues "
+    "after the capture, write and sync are not part of the stall. The total cost of a checkpoint is in figure overhead"
 )
 WHEN = STEADY, BEFORE, AT_START = "steady state", "before the steady state", "during the warm-up"
 PARTS = {

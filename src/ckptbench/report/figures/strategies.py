@@ -30,12 +30,13 @@ FIGURE = {
     "needs": "several strategies",
     "about": "cost",
 }
-NOTHING = "No run that can be timed wrote a checkpoint: there is no strategy to show."
+NOTHING = "No timed run wrote a checkpoint, so there is no strategy to show."
 READING = (
-    "points are estimates, bars their 95 % intervals, which go further where they end at the edge of a panel; where a row has no point, nothing could be"
-    " estimated. Overhead, what a strategy costs in all at the interval of the row, is the estimate to quote; it orders rows of the same ranks and interval. Of one"
-    " checkpoint: stall, the time that training is blocked; slowdown, the extra time of the steps while it is written in the background; durable, the time until it survives"
-    " a power cut, of those that reach the level shared; memory, the peak above the baseline's"
+    "points are estimates, bars their 95 % intervals; a bar at the edge of its panel continues beyond it, and a row without a point has"
+    " no estimate. Overhead, the number to quote, is the total cost of a strategy at the interval of the row; it orders rows of the "
+    "same ranks and interval. Of one checkpoint: stall, how long training is blocked; slowdown, the extra time of steps during a "
+    "background write; durable, the time until it survives a power cut (checkpoints at the level shared); memory, the peak above that "
+    "of the baseline"
 )
 TORN = "torn: a version was not the state of its step"
 UNCOMPARED = "no version was compared with the state of its step"

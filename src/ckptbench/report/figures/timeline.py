@@ -51,12 +51,13 @@ FIGURE = {
     "of": "timed checkpoints",
     "about": "cost",
 }
-NOTHING = "No run that can be timed wrote a checkpoint: there is no timeline to show."
+NOTHING = "No timed run wrote a checkpoint, so there is no timeline to show."
 READING = (
-    "The checkpoint of each strategy whose stall is the median, from the step before it to the second step after it was committed, or to the end of the epoch."
-    " Upper lane of a rank (ranks 0 and 1 are shown): training; lower lanes: the checkpoint, of several levels one each: {levels}; diamond: from here on"
-    " it survives a power cut. A lane's times count from the start of its own save, as clocks of several hosts cannot be compared. Dots: what follows is not shown. Long steps are cut at the edges; paler"
-    " parts are of the checkpoint before or after; the table timeline has the other setups"
+    "For each strategy the checkpoint with the median stall, from the step before it to the second step after its commit, or to the end"
+    " of the epoch. Upper lane of a rank (ranks 0 and 1 are shown): training; lower lanes: the checkpoint, one lane per level: "
+    "{levels}; diamond: from here on it survives a power cut. Times count from the start of the save on that rank, as clocks of several"
+    " hosts cannot be compared. Dots: the rest is not shown. Long steps are cut at the edges; paler parts belong to the checkpoint "
+    "before or after. Table timeline has the other setups"
 )
 PARTS: Mapping[str, Part] = {
     "step": Part("step", None),

@@ -33,7 +33,7 @@ function casesOfState(text, file) {
   const { step, interval, ...known } = factsOfState(text);
   const own = readPairs([...(step ? [["step", `${Number(step.toPrecision(6))} s`]] : []), ...(interval ? [["now", `${interval} steps`]] : [])], { texts: new Map(ownOf().texts), strategies: ownOf().strategies });
   const told = [step && `a step ${duration(step)}, saves of the whole run in it`, interval && `a save every ${counted(interval, "step")}`, known.training_steps && `${counted(known.training_steps, "step")} in all`].filter(Boolean);
-  if (told.length === 0) throw new Wrong("tells neither steps nor saves");
+  if (told.length === 0) throw new Wrong("has neither steps nor saves");
   const source = `${file} says: ${told.join("; ")}. It does not say how many GPUs train, and what a save, a restart or a failure costs.`;
   return [{ title: file, how: "", strategies: [], settings: start.settings, ...known, source, isDropped: true, pairs: writePairs(own) }];
 }

@@ -11,7 +11,7 @@ function lost(known) {
 /** Before numbers from a bound on the failure rate. */
 const atLeast = (bound) => (bound ? "at least " : "");
 const atMost = (bound) => (bound ? "at most " : "");
-/** Of a log that does not tell when its asynchronous saves are finished, losses are larger than these. */
+/** If a log does not say when its asynchronous saves finish, losses are larger than these. */
 const loses = ({ bound, isLeast }, known) => `${isLeast ? "at least " : atMost(bound)}${lost(known)}`;
 /** Where failures may be rarer, a longer interval in use loses less than it seems, and a shorter one still saves too often. */
 const saves = ({ bound, saved, steps }, now) => `${bound && now.steps <= steps.value ? atLeast(bound) : atMost(bound)}${saving(saved)}`;
@@ -23,7 +23,7 @@ const isUseful = ({ bound, lost: { value } }) => bound || 1 - value >= start.lea
 /** Whether the training of the log is not longer than the best interval. */
 const outlasts = ({ steps }) => steps.value >= (origin.training_steps ?? Infinity);
 
-/** As src/ckptbench/cli/sentences.py says it: of many strategies the best one alone. */
+/** As src/ckptbench/cli/sentences.py says it: of many strategies only the best one. */
 function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus }) {
   if (price === null) return "";
   const sum_ = (hours) => [1, words.days_per_month].map((days, place) => `${money(price, hours * days)} a ${["day", "month"][place]}`).join(", ");
@@ -34,8 +34,8 @@ function moneyOf({ now, strategies }, lowest, { "gpu-hour-price": price, gpus })
     return saved.value < 0 ? `${name} costs ${before}${sum_(-saved.value)} more` : `${name} saves ${before}${sum_(saved.value)}`;
   };
   const today = now ? [`now loses ${atMost(strategies[0].bound)}${sum_(now.lost.value * HOURS_PER_DAY * gpus)}`] : [];
-  const told = [...today, ...(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of)];
-  return ` Money, at ${priceOf(price)} a GPU-hour: ${told.join("; ")}.`;
+  const losses = [...today, ...(strategies.length > MOST_NAMED ? [lowest] : strategies).map(of)];
+  return ` Money, at ${priceOf(price)} a GPU-hour: ${losses.join("; ")}.`;
 }
 
 /** That a time limit counts, or does not. */
@@ -49,7 +49,7 @@ function sentence({ bound, now, strategies }, lowest) {
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";
   if (outlasts(lowest)) return `With ${name}, no save is needed against failures: the best interval, ${counted(steps.value, "step")}, is not shorter than the training, ${counted(origin.training_steps, "step")}. Save at the end, before the time limit.`;
   const unit = unitOfTime(seconds.value);
-  const range = tells(seconds) ? "" : ` The best interval may be ${span(seconds.lo, seconds.hi, unit)}: more failures counted on your machine narrow it.`;
+  const range = tells(seconds) ? "" : ` The best interval may be ${span(seconds.lo, seconds.hi, unit)}: counting more failures on your machine narrows it.`;
   const waits = lowest.waits > 0 ? ` Each save then waits ${duration(lowest.waits)} for the one before, which is still being written.` : "";
   const often = `${bound ? " or less often" : ""}: that loses ${loses(lowest, least)} of the time.${waits}${range}${bound ? " No failure was seen." : ""}`;
   const begin = `With ${name}, take a checkpoint every ${duration(seconds.value)} (${counted(steps.value, "step")})${often}`;

@@ -151,7 +151,7 @@ def _case(rows: Sequence[Row], choices: DecisionSection) -> Row:
 def _how(row: Row, cost: str) -> str:
     """How this cost of the row is known: an option may have taken the place of a measured one."""
     if cost == "down_s" and row["down_from"] == STARTS:
-        return "not measured, taken as a start and a load"
+        return "not measured, assumed to be a start plus a load"
     is_exact = row[f"{cost}_lo"] == row[f"{cost}_hi"]
     return "given" if row["framework"] == GIVEN or is_exact else MEASURED
 

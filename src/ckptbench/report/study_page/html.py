@@ -24,12 +24,12 @@ from ckptbench.report.study_page.elements import Part, code, element, table, wri
 from ckptbench.report.study_page.files import Drawn, Stored
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-KINDS = {"Do not": "warning", "Not what was asked for": "warning", "Fit to quote": "fine"}
+KINDS = {"Do not": "warning", "Not the device requested": "warning", "Fit to quote": "fine"}
 """How a sentence of the verdict looks, by its beginning."""
 GROUPS: Mapping[str, Mapping[str, TableEntry]] = {
     "The decision": DECIDED,
-    "What follows from the runs": DERIVED,
-    "What the runs say": COLLECTED,
+    "Tables derived from the runs": DERIVED,
+    "Tables of the runs": COLLECTED,
     "The audit": AUDITED,
 }
 COMMIT_LETTERS = 12

@@ -204,7 +204,7 @@ class Link:
         if "ping" in message:
             self._send({"pong": message["ping"]})
         elif "end" in message:
-            log.info("another rank is lost, and all are started anew: this one ends")
+            log.info("another rank is lost and all are restarted: this one ends")
             os._exit(1)  # the main thread may be waiting in a collective for ever
         elif "stop" in message:
             self._asked = True

@@ -131,7 +131,7 @@ class TorchFtRank(AveragingRank):
         super().__init__(world, link, options)
         if world.is_spread:
             raise LaunchError(
-                "torchft is served on one host alone: its lighthouse listens on the loopback interface; use ulfm or restart"
+                "torchft is supported on one host only: its lighthouse listens on the loopback interface; use ulfm or restart"
             )
         self._manager: Any = None
         self._quorum = Quorum()

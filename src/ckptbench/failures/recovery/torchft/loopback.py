@@ -90,7 +90,7 @@ class Transport(http_transport.HTTPTransport):
         asked = urlsplit(address)
         if (asked.scheme, asked.hostname) != ("http", LOOPBACK):
             raise LaunchError(
-                f"torchft was told to fetch a rank's state from {address}, which is not on this host: it is not fetched"
+                f"torchft was asked to fetch a rank's state from {address}, which is not on this host: it is not fetched"
             )
         connection = HTTPConnection(LOOPBACK, asked.port or 0, timeout=timeout.total_seconds())
         try:

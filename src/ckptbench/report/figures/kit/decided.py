@@ -32,10 +32,10 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#222222", "#E6
 LEAST = 1e-6
 """A smaller loss, in percent, is drawn as this one."""
 PROJECTED = (
-    "projected: a step, a checkpoint and a recovery are taken to cost what they do at the number whose costs are known, and failures to come in proportion"
-    " to the GPUs"
+    "projected: steps, checkpoints and recoveries are assumed to cost the same as at the known number of GPUs, and failures to grow in "
+    "proportion to the GPUs"
 )
-NONE = "No setup with checkpoints was timed: there is no decision to show."
+NONE = "No setup with checkpoints was timed, so there is no decision to show."
 Looks = Mapping[str, Mapping[str, Any]]
 
 
@@ -91,13 +91,13 @@ def lost(axes: Axes, losses: Iterable[float]) -> None:
 def caption(reading: str, rows: pd.DataFrame, shown: int, table: str, tables: Mapping[str, pd.DataFrame]) -> str:  # fmt: skip
     """`reading` with the name of the failure rate, and where the costs are from. `shown` curves of the rows are drawn."""
     rates = tables["failure_rates"].set_index("rate")
-    titles = rates["title"] + rates["failures"].eq(0).map({True: " (none seen: at most so often)", False: ""})  # fmt: skip
+    titles = rates["title"] + rates["failures"].eq(0).map({True: " (none seen: an upper bound)", False: ""})  # fmt: skip
     left_out = rows["series"].nunique() - shown
     return capitalized_sentences(
         [
             reading.format(rate=titles[rows["rate"].iloc[0]]),
             PROJECTED if rows["projected"].any() else "",
-            f"{left_out} more curves are in the table {table}" if left_out else "",
+            f"{left_out} more curves: table {table}" if left_out else "",
             _common(rows),
             *dict.fromkeys(tables["decision_costs"]["source"]),
         ]
