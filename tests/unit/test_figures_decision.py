@@ -18,7 +18,7 @@ def test_advice_has_a_panel_for_each_number_of_gpus_and_says_which_are_projected
     figure = FIGURES["advice"].draw(decided("measured"))
     assert titles(figure) == ["2 ranks, measured", "1,024 GPUs, projected", "131,072 GPUs, projected"]  # fmt: skip
     caption = caption_of(figure)
-    assert "Projected: a step" in caption
+    assert "Projected: steps" in caption
     assert "Llama 3" in caption
     assert "Measured on CPU (a machine)" in caption
 

@@ -35,7 +35,7 @@ READING = (
     "Shades: fraction of the tensors of a group that differ after an epoch from the uninterrupted run of the same seed, over all ranks "
     "and runs. Marks below a panel are restarts. ULP, L2: the largest distance of a weight or momentum tensor at the end, in units in "
     "the last place and relative to its L2 norm. Panels show only differences: for each framework the setup with the most comparisons "
-    "and the largest number of ranks. The counts that follow cover all runs"
+    "and the largest number of ranks; the counts that follow cover all runs"
 )
 ALL_EQUAL = (
     "Every run is bitwise equal to the uninterrupted run of the same seed: no tensor differs."

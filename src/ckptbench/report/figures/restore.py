@@ -38,8 +38,8 @@ READING = (
     "Left: medians over restarts (at least {fewest} each), on the rank that took longest; the number is the load. Before a cold load "
     "the checkpoint is evicted from the page cache. Right: bytes read from storage during the load on all nodes, by the kernel's "
     "counters, in percent of the checkpoint's size (median; whole pages are read, so small checkpoints pass 100): a cold load has at "
-    "least {cold:.0f} % on every node, a warm one less than {warm:.0f} %. In {doubtful} of {rows} rows (shaded) the counters do not "
-    "confirm this for every load"
+    "least {cold:.0f} % on every node, a warm one less than {warm:.0f} % on every node. In {doubtful} of {rows} rows (shaded) the "
+    "counters do not confirm this for every load"
 )
 PARTS = {
     "launch_and_meet_s": Part("launch, meet", PART_COLORS[0]),
