@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,9 @@ from ckptbench_probe.launcher import (
 )
 from ckptbench_probe.syscalls import StraceRecorder, obstacle
 from ckptbench_probe.variables import task_of_slurm
-from ckptbench_probe.words import number_of
+from ckptbench_probe.words import number_of, seconds
 
-_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _GIVEN = "given options"
-_UNIT_S = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
-
-
-def seconds(text: str) -> float:
-    """`14h`, `90 s`, `8min`, `2d`."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None or float(found[1]) == 0:
-        raise argparse.ArgumentTypeError(f'"{text}" is no time: write it as 90s, 8min, 14h or 2d')
-    return float(found[1]) * _UNIT_S[found[2]]
 
 
 class _Once(argparse.Action):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Callable
 
 from ckptbench_probe.statistics import Seconds
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -26,6 +28,14 @@ def duration(value_s: float) -> str:
         if size >= (2 if name in ("d", "h", "min") else 0.9995) * unit_s:
             return f"{sign}{_short(size / unit_s)} {name}"
     return f"{sign}{size / 1e-3:.2g} ms" if size else "0 ms"
+
+
+def seconds(text: str) -> float:
+    """`14h`, `90 s`, `8min`, `2d`. Raises argparse.ArgumentTypeError."""
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None or float(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f'"{text}" is no time: write it as 90s, 8min, 14h or 2d')
+    return float(found[1]) * {name: unit_s for unit_s, name in _UNITS}[found[2]]
 
 
 def as_option(value_s: float) -> str:
