@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from concurrent.futures import Future
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,9 @@ from ckptbench_probe.due.exchange import NotConnectedError
 from ckptbench_probe.due.target import best_useful_s
 
 STEP_S = 1.0
+
+
+README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 class Training:
@@ -262,3 +267,11 @@ def test_pending_work_of_a_gpu_is_waited_for_before_the_clock_is_read_around_a_s
             saved.append(step)
             training.now_s += 2.0
     assert set(intervals(saved)[1:]) == {140}
+
+
+def test_the_lines_of_the_readme_save() -> None:
+    (shown,) = re.findall(r"(?:^    .*\n)+", README.read_text(encoding="utf-8").partition("compare --value")[2], re.MULTILINE)  # fmt: skip
+    saved: list[int] = []
+    names = {"batches": range(30), "train": lambda batch: None, "save": lambda step, state: saved.append(step)}  # fmt: skip
+    exec(textwrap.dedent(shown), names)
+    assert saved[0] in (16, 24)

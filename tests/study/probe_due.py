@@ -1,12 +1,14 @@
 """Trains until a number of steps, and saves when `ckptbench_probe.Interval` says so, or every so many steps.
 
-python probe_due.py torch_save MTBF STEPS [EVERY]; torchrun probe_due.py dcp_async MTBF STEPS [EVERY]. It resumes from `checkpoints/`, and each
-rank prints a line: when its saves began and were finished, what the interval has learned, and when training ended.
+python probe_due.py torch_save MTBF STEPS [EVERY WIDTH]; torchrun probe_due.py dcp_async MTBF STEPS [EVERY WIDTH]. It resumes from `checkpoints/`,
+and each rank prints a line: when its saves began and were finished, what the interval has learned, and how long a step takes.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import statistics
 import sys
 import time
 from concurrent.futures import Future
@@ -22,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probe" / "src"))
 from ckptbench_probe import Interval
 
 FOLDER = Path("checkpoints")
-WIDTH = 64
 
 
 class Saver:
@@ -81,31 +82,37 @@ class BackgroundSaver(Saver):
 
 
 def main() -> None:
-    way, mtbf, steps, *every = sys.argv[1:]
+    way, mtbf, *numbers = sys.argv[1:]
+    steps, every, width = (
+        [*map(int, numbers), 0, 64][:3] if len(numbers) == 1 else map(int, numbers)
+    )
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    module: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(8)))
+    module: nn.Module = nn.Sequential(*(nn.Linear(width, width) for _ in range(8)))
     optimizer = torch.optim.AdamW(module.parameters())
     parallel = nn.parallel.DistributedDataParallel(module) if dist.is_initialized() else module
     when = Interval(mtbf=mtbf)
     saver = (BackgroundSaver if way == "dcp_async" else Saver)(module, optimizer, when)
     FOLDER.mkdir(exist_ok=True)
-    data = torch.randn(64, WIDTH)
+    data = torch.randn(64, width)
     parallel(data).sum().backward()
     optimizer.step()  # makes its state, into which a checkpoint is loaded
     whole = [path for path in FOLDER.glob("step-*") if path.suffix != ".part"]
     if whole:
         saver.load(max(whole, key=lambda path: int(path.name[5:])))
     resumed, known, begun_s = saver.step, when.interval, time.monotonic()
-    for step in range(saver.step + 1, int(steps) + 1):
+    moments_s = []
+    for step in range(saver.step + 1, steps + 1):
         optimizer.zero_grad()
         parallel(data).square().mean().backward()
         optimizer.step()
-        if step % int(every[0]) == 0 if every else when.due(step):
+        moments_s.append(time.monotonic())
+        if step % every == 0 if every else when.due(step):
             saver.save(step)
     ended_s = time.monotonic()
     saver.end()
-    told = {"resumed": resumed, "known": known, "begun_s": begun_s, "ended_s": ended_s, "saves": saver.saves, "learned": when.state_dict()}  # fmt: skip
+    gaps_s = [after - before for before, after in itertools.pairwise(moments_s)]
+    told = {"step_s": statistics.median(gaps_s), "resumed": resumed, "known": known, "begun_s": begun_s, "ended_s": ended_s, "saves": saver.saves, "learned": when.state_dict()}  # fmt: skip
     print(json.dumps(told) + "\n", end="", flush=True)
 
 
