@@ -23,17 +23,20 @@ from typing import Any
 SCRIPT = Path(__file__).resolve().parents[1] / "tests" / "study" / "probe_due.py"
 FACTORS = (0.35, 0.6, 0.8, 1.0, 1.3, 1.7, 2.8)
 NEVER = 10**9
+WAYS = ("torch_save", "dcp_async")
+"""Those of the script."""
 PROMISE = 1.05
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--way", choices=WAYS, nargs="+", default=WAYS)
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--width", type=int, default=256, help="of the network's eight layers")
     parser.add_argument("--mtbf", type=float, default=10.0, help="in seconds")
     options = parser.parse_args()
-    for way in ("torch_save", "dcp_async"):
+    for way in options.way:
         chosen = train(way, options, 0)["learned"]["interval"]
         every = sorted({max(round(chosen * factor), 1) for factor in FACTORS})
         runs: dict[int, list[dict[str, Any]]] = {one: [] for one in (0, NEVER, *every)}

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from ckptbench_probe import Interval
-from ckptbench_probe.due.exchange import NotConnectedError
+from ckptbench_probe.due import exchange
 from ckptbench_probe.due.target import best_useful_s
+from ckptbench_probe.variables import Seat
 
 STEP_S = 1.0
 
@@ -223,8 +224,43 @@ def test_all_ranks_save_at_the_steps_of_rank_0_and_keep_its_state() -> None:
 def test_ranks_that_nothing_joins_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    with pytest.raises(NotConnectedError, match=r"names 8 ranks, and this process is joined to none: .* or pass exchange="):  # fmt: skip
+    with pytest.raises(exchange.NotConnectedError, match=r"names 8 ranks, and this process is joined to none: .* or pass exchange="):  # fmt: skip
         Interval(mtbf="1h").due(1)
+
+
+class Store:
+    """As that of torch.distributed, in one process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def set(self, key: str, value: str) -> None:
+        self._kept[key] = value.encode()
+
+    def get(self, key: str) -> bytes:
+        return self._kept[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self._kept for key in keys)
+
+
+def test_a_store_that_outlives_a_restart_gives_no_plan_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As torchrun's does: the second rank could take a plan before rank 0 has made one."""
+    monkeypatch.setattr(exchange, "LONGEST_WAIT_S", 0.01)
+    store = Store()
+    for plan in ({"next": 5}, {"next": 70}):
+        monkeypatch.setattr(exchange, "_NUMBERS", iter([0, 0]))  # a process of its own each
+        of_0, of_1 = (exchange.by_store(store, Seat(rank, 2)) for rank in (0, 1))
+        with pytest.raises(exchange.NotConnectedError, match=r"rank 1 waited .* call due\(\) on all ranks"):  # fmt: skip
+            of_1({"next": 3})
+        assert of_0(plan) == of_1({"next": 3}) == plan
+
+
+def test_rank_0_may_save_alone() -> None:
+    alone = exchange.by_store(Store(), Seat(0, 8))
+    assert Training(2.0, mtbf=5000.0, exchange=alone).run(30).saved == [16]
 
 
 def test_mpi4py_joins_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

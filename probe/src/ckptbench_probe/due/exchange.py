@@ -35,7 +35,7 @@ def connection() -> tuple[int, Exchange]:
         if torch_seat.ranks == 1:
             return 1, lambda plan: plan
         if store is not None:  # the backend MPI has none
-            return torch_seat.ranks, _by_store(store, torch_seat)
+            return torch_seat.ranks, by_store(store, torch_seat)
     mpi: Any = sys.modules.get("mpi4py.MPI")
     if mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.Get_size() > 1:
         world = mpi.COMM_WORLD.Dup()  # no message of the program can meet those of this one
@@ -54,23 +54,44 @@ def _torch_is_joined() -> bool:
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
 
-def _by_store(store: Any, own: Seat) -> Exchange:
-    """No collective, which could meet those of a save in the background; and rank 0 waits for nobody."""
-    number, turns = next(_NUMBERS), itertools.count()
+def by_store(store: Any, own: Seat) -> Exchange:
+    """No collective, which could meet those of a save in the background; and rank 0 waits for nobody, also where only it saves.
+
+    torchrun keeps a store across restarts. So each rank asks under a new name for the name of rank 0's plans, as it joins. Rank 0 replies before
+    its first plan: that is a step later at least, which the ranks begin together.
+    """
+    root = f"ckptbench_probe/{next(_NUMBERS)}"
+    name, turns = os.urandom(8).hex(), itertools.count()
+    names: list[str] = []
+    if own.rank > 0:
+        store.set(f"{root}/asks/{own.rank}", name)
+
+    def reply() -> None:
+        names.append(name)
+        for asks in (f"{root}/asks/{rank}" for rank in range(1, own.ranks)):
+            if store.check([asks]):
+                store.set(f"{root}/{store.get(asks).decode()}", name)
 
     def exchange(plan: Any) -> Any:
-        key = f"ckptbench_probe/{number}/{next(turns)}"
         if own.rank == 0:
-            store.set(key, json.dumps(plan))
+            if not names:
+                reply()
+            store.set(f"{root}/{name}/{next(turns)}", json.dumps(plan))
             return plan
-        end_s = time.monotonic() + LONGEST_WAIT_S
-        # A wait inside the store would keep other threads of this process from it.
-        while not store.check([key]):
-            if time.monotonic() > end_s:
-                raise NotConnectedError(
-                    f"ckptbench_probe.Interval: rank {own.rank} waited {LONGEST_WAIT_S / 60:.0f} min for the plan of rank 0: call due() on all ranks, at each step"
-                )
-            time.sleep(POLL_S)
-        return json.loads(store.get(key))
+        if not names:
+            names.append(_waited_for(store, f"{root}/{name}", own).decode())
+        return json.loads(_waited_for(store, f"{root}/{names[0]}/{next(turns)}", own))
 
     return exchange
+
+
+def _waited_for(store: Any, key: str, own: Seat) -> Any:
+    """A wait inside the store would keep other threads of this process from it."""
+    end_s = time.monotonic() + LONGEST_WAIT_S
+    while not store.check([key]):
+        if time.monotonic() > end_s:
+            raise NotConnectedError(
+                f"ckptbench_probe.Interval: rank {own.rank} waited {LONGEST_WAIT_S / 60:.0f} min for the plan of rank 0: call due() on all ranks, at each step"
+            )
+        time.sleep(POLL_S)
+    return store.get(key)

@@ -65,10 +65,13 @@ class Target:
 
     def steps(self, cost_s: float, took_s: float, step_s: float) -> int:
         """No save is due before the last one has finished, `took_s` after its start, whatever `most` says."""
-        useful_s = best_useful_s(cost_s, self.mtbf_s) if self.mtbf_s < math.inf else math.inf
-        within = min(max(useful_s, self.least_s), max(self.most_s - cost_s, step_s)) / step_s
-        steps = round(within) if useful_s < self.most_s - cost_s else math.floor(within)
-        return max(steps, math.ceil((took_s - cost_s) / step_s), 1)
+        best = best_useful_s(cost_s, self.mtbf_s) / step_s if self.mtbf_s < math.inf else math.inf
+        least = math.ceil(self.least_s / step_s)
+        most = math.inf
+        if self.most_s < math.inf:
+            most = max(math.floor((self.most_s - cost_s) / step_s), 1)
+        finished = math.ceil((took_s - cost_s) / step_s)
+        return max(round(min(max(best, least), most)), finished, 1)
 
 
 def wrong(what: str) -> ValueError:
