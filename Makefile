@@ -160,6 +160,7 @@ benchmarks: environment ## what ckptbench itself costs
 	$(BIN)/snakemake --profile local .environments/pytorch/ready.json
 	PYTHONPATH=src .environments/pytorch/bin/python benchmarks/own_cost.py
 	PYTHONPATH=probe/src .environments/pytorch/bin/python benchmarks/probe_cost.py
+	.environments/pytorch/bin/python benchmarks/due.py
 
 # A test fails where one of these files differs from the source.
 generated: environment ## write the files that follow from the source

@@ -77,8 +77,10 @@ def number_of(things: str) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """`14h`, `90 s`, `8min`, `2d`."""
+    """`14h`, `90 s`, `8min`, `2d`. Raises argparse.ArgumentTypeError."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) == 0:
-        raise argparse.ArgumentTypeError(f'"{text}" is no time: write it as 90s, 8min, 14h or 2d')
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is not a time: write it as 90s, 8min, 14h or 2d'
+        )
     return float(found[1]) * _UNIT_S[found[2]]

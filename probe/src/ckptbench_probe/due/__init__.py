@@ -1,0 +1,1 @@
+"""Decides in the training itself when to save: `Interval`."""
