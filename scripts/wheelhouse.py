@@ -60,8 +60,14 @@ def pack(lock: Path, folder: Path, version: str, platform: str) -> None:
 def main(folder: str, version: str, platform: str, *names: str) -> None:
     if not re.fullmatch(r"3\.\d+", version):
         raise ValueError(f"PYTHON_VERSION is {version}: write it as 3.12")
-    for name in (*names, "build-constraints"):
-        lock = ROOT / "envs" / f"{name}.txt"
+    locks = [ROOT / "envs" / f"{name}.txt" for name in (*names, "build-constraints")]
+    for lock in locks:
+        if "torch" in read_lock(lock) and not lock.stem.endswith("-cuda"):
+            raise ValueError(
+                f"{lock.name} has PyTorch for CPUs, which registries have only for CUDA: pack {lock.stem}-cuda, or use the "
+                "PyTorch that is there"
+            )
+    for lock in locks:
         own = python_of(lock, version)
         print(f"{lock.name}, for Python {own}", flush=True)
         pack(lock, Path(folder), own, platform)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figure_tables import empty_tables
 
 from ckptbench.config.expansion import expand
 from ckptbench.config.identity import (
@@ -19,6 +20,7 @@ from ckptbench.config.identity import (
     refusal,
 )
 from ckptbench.config.study import load_config
+from ckptbench.report.answer.study import study_text
 
 GOOD = {
     "matrix": {
@@ -92,7 +94,10 @@ def test_the_words_end_with_what_was_left_out_however_long_the_settings_are(
     """An answer and a page end with them."""
     config, left_out = load_config(GOOD), "Left out: chainer, which needs Python 3.11: load it."
     words = in_words("3f2a91c7", config, [Path("study" * 60)], 24, left_out)
-    assert words.endswith(f" .... {left_out}")
+    assert words.splitlines()[1:] == [left_out]
+    with marking(mark_path(tmp_path, OF_RUNS, "3f2a91c7"), words):
+        pass
+    assert f"\n{left_out}\n" in study_text(empty_tables(), config=config_of(tmp_path))
 
 
 def test_a_report_of_another_config_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -65,14 +65,18 @@ def test_wheels_for_an_older_glibc_are_taken_too() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("3.12", "linux_x86_64"), "PLATFORM is linux_x86_64: write it as manylinux_2_28_x86_64"),
-        (("312", "manylinux_2_28_x86_64"), "PYTHON_VERSION is 312: write it as 3.12"),
+        (("3.12", "manylinux_2_28_x86_64", "pytorch"), "pytorch.txt has PyTorch for CPUs"),
+        (
+            ("3.12", "linux_x86_64", "data"),
+            "PLATFORM is linux_x86_64: write it as manylinux_2_28_x86_64",
+        ),
+        (("312", "manylinux_2_28_x86_64", "data"), "PYTHON_VERSION is 312: write it as 3.12"),
     ],
 )
-def test_what_is_no_python_or_platform_is_said_in_one_line(
-    words: tuple[str, str], told: str, tmp_path: Path
+def test_what_cannot_be_packed_is_said_in_one_line(
+    words: tuple[str, ...], told: str, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "scripts.wheelhouse", str(tmp_path / "packed"), *words, "data"]
+    command = [sys.executable, "-m", "scripts.wheelhouse", str(tmp_path / "packed"), *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(told)

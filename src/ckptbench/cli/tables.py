@@ -95,7 +95,7 @@ def answer_from_tables(options: Options) -> Answer:
             *_sure(of_study.remarks, sentences[len(few) :], has_facts=options.study is None),
         ),
         explained=(*costs.notes, *explained(blocks)),
-        ending=(config_of(options.study),) if options.study else (),
+        ending=tuple(config_of(options.study).splitlines()) if options.study else (),
     )
     per_s = gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR)
     return Answer(

@@ -50,7 +50,7 @@ def digest_of_runs(config: StudyConfig, cells: Iterable[Cell]) -> str:
 def in_words(
     mark: str, config: StudyConfig, files: Sequence[Path], runs: int, left_out: str = ""
 ) -> str:
-    """One sentence: the digest, the files, the number of runs, and every setting of runs that is not the default. And what was left out."""
+    """One sentence: the digest, the files, the number of runs, and every setting of runs that is not the default. In a second line what was left out."""
     own, usual = config.model_dump(mode="json"), type(config)().model_dump(mode="json")
     settings = "; ".join(
         f"{name} {_shown(value, name)}"
@@ -62,7 +62,7 @@ def in_words(
     words = shorten(
         f"Config {mark} ({named}): {runs} runs; {settings}", LETTERS, placeholder=" ..."
     )
-    return f"{words}. {left_out}" if left_out else words
+    return f"{words}\n{left_out}" if left_out else words
 
 
 def _shown(value: object, name: str) -> str:

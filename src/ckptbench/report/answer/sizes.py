@@ -43,7 +43,7 @@ def screen(tables: Tables, folder: str, config: str) -> Screen:
         lines=tuple(_lines(rows)),
         rest=f"{folder}/sizes.csv",
         remarks=(LEGEND, NO_TIMES.format(folder=folder), f"{caption_facts(tables['provenance'])}."),
-        ending=(config,) if config else (),
+        ending=tuple(config.splitlines()),
     )
 
 

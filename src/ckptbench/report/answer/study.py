@@ -74,7 +74,7 @@ def answer(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
 
 def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
     """How often to checkpoint."""
-    rows, said = shown(tables), (config,) if config else ()
+    rows, said = shown(tables), tuple(config.splitlines())
     if rows.empty:
         return Screen(
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
