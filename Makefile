@@ -102,8 +102,9 @@ lint: environment ## check style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Of a file, one process makes what its tests share.
 unit: environment ## the unit tests alone: two minutes
-	$(BIN)/pytest --numprocesses auto tests/unit
+	$(BIN)/pytest --numprocesses auto --dist loadfile tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
 # Each by its lock. Horovod is compiled.
