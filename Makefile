@@ -128,8 +128,9 @@ lint: environment ## check style, words, types and layers
 	$(BIN)/codespell *.md docs/*.md config Makefile Snakefile workflow scripts src plugins probe examples benchmarks profiles
 	$(BIN)/python -m scripts.prose
 
+# Of a file, one process makes what its tests share.
 unit: environment ## only the unit tests: two minutes
-	$(BIN)/pytest --numprocesses auto tests/unit
+	$(BIN)/pytest --numprocesses auto --dist loadfile tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
 # Each by its lock. Horovod is compiled.

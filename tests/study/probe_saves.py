@@ -102,7 +102,7 @@ def beside_workers(model: nn.Module) -> None:
     """Workers of a data loader import what the training does, and neither step nor save."""
     for method in ("fork", "spawn", "forkserver"):
         loader = DataLoader(
-            list(range(8)), batch_size=2, num_workers=2, multiprocessing_context=method
+            list(range(8)), batch_size=2, num_workers=1, multiprocessing_context=method
         )  # type: ignore[arg-type]
         assert sum(len(one) for one in loader) == 8
     torch.save(model.state_dict(), "workers.pt")
