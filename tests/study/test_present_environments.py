@@ -1,4 +1,4 @@
-"""A study in environments that are there: a venv, one that nobody can write, behind the entry of a container, and `python` on PATH."""
+"""A study in environments that are there: by a path, as `python` on PATH, and one that nobody can write behind the entry of a container."""
 
 from __future__ import annotations
 
@@ -38,21 +38,12 @@ def venv_onto(name: str, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def venvs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("venvs")
-    made = {name: venv_onto(name, folder / name) for name in ("chainer", "jax", "pytorch")}
-    (mpiexec := made["chainer"] / "bin/mpiexec").write_text(
-        f'#!/bin/sh\nexec {COLD}/chainer/bin/mpiexec "$@"\n'
-    )
-    mpiexec.chmod(0o755)
-    for library in (COLD / "chainer/lib").glob(
-        "lib*"
-    ):  # mpi4py's wheel looks for MPI in its own environment
-        (made["chainer"] / "lib" / library.name).symlink_to(library)
-    return made
+    return {name: venv_onto(name, folder / name) for name in ("jax", "pytorch")}
 
 
 @pytest.fixture(scope="module")
 def done(venvs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """One run in each, over MPI in the venv, and by torchrun in the container, where a rank is killed."""
+    """One run in each: over MPI, and by torchrun in the container, where a rank is killed."""
     folder = tmp_path_factory.mktemp("present") / "checkout"
     (none := folder.with_name("none")).mkdir()
     (none / "data").symlink_to(COLD / "data")
@@ -68,7 +59,7 @@ def done(venvs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Ch
         "include": [struck],
         "failures": {"one": [{"step": 5, "rank": 1}]},
         "environments": {
-            "chainer": {"python": f"{venvs['chainer']}/bin/python"},
+            "chainer": {"python": f"{COLD}/chainer/bin/python"},
             "jax": "present",
             "pytorch": {"command": entered},
         },
@@ -123,12 +114,12 @@ def test_another_package_makes_the_runs_of_its_environment_again_and_no_others(
 ) -> None:
     seals = [str(path.relative_to(done.folder)) for path in done.folder.glob("results/runs/*/seal.json")]  # fmt: skip
     assert "Nothing to be done" in started(done, venvs, "-n", *seals).stdout
-    (packages,) = venvs["chainer"].glob("lib/python*/site-packages")
+    (packages,) = venvs["jax"].glob("lib/python*/site-packages")
     (ours := packages / "ours-1.dist-info").mkdir()
     (ours / "METADATA").write_text("Metadata-Version: 2.1\nName: ours\nVersion: 1\n")
     planned = started(done, venvs, "-n", *seals).stdout
     assert re.search(r"^train_cell +1$", planned, re.MULTILINE), planned
-    assert re.search(r"Job \d+: train chainer-", planned)
+    assert re.search(r"Job \d+: train jax-", planned)
     (ours / "METADATA").unlink()
     ours.rmdir()
 

@@ -15,6 +15,7 @@ from ckptbench.common import versions
 from ckptbench.common.errors import ConfigError, EnvironmentSetupError
 from ckptbench.config.environments import find_environment
 from ckptbench.config.expansion import expand
+from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.study import load_config
 from ckptbench.inputs.environments.create import changes
 from ckptbench.inputs.environments.folder import environment_sha256, installed_sha256
@@ -38,7 +39,7 @@ def found(name: str, content: str, modules: list[str] = ALWAYS) -> PresentEnviro
     """That of a config with this content of `environments`."""
     text = yaml.safe_load(f"environments: {content}")
     spec = load_config(text).environments[name]
-    return find_environment(name, spec, modules, text, [Path("mine.yaml")])
+    return find_environment(name, spec, modules, ConfigFiles(text, [Path("mine.yaml")]))
 
 
 def refused(content: str, name: str = "pytorch", modules: list[str] = ALWAYS) -> str:

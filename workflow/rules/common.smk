@@ -29,6 +29,8 @@ from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
 from ckptbench.inputs.environments.create import obstacle
+from ckptbench.config.environments import find_environments, read_environments
+from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.outlook import Machine, outlook
@@ -46,6 +48,7 @@ STUDY = "results/study.json"
 ANSWER = "results/answer.txt"
 PAGE = "results/index.html"
 DATASETS = "results/datasets"
+PRESENT = "results/environments"
 
 
 wildcard_constraints:
@@ -144,13 +147,6 @@ def check_paths():
             )
 
 
-def raise_now(error):
-    """End with the words of the error."""
-    if IS_PLAN:
-        sys.exit(str(error))
-    raise WorkflowError(str(error)) from None
-
-
 def find_obstacle(environment):
     """What making the environment takes that is not on this machine; None where nothing is missing."""
     lock, constraints = (
@@ -171,6 +167,14 @@ try:
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
     cells, LEFT_OUT = leave_out(CONFIG, cells, find_obstacle)
+    if workflow.is_main_process:
+        sources = ConfigFiles(config, get_config_files())
+        FOUND, AWAY = find_environments(
+            CONFIG.environments, cells, sources, Path(PRESENT)
+        )
+    else:  # a job of a cluster has what was found when the workflow began
+        FOUND = read_environments(CONFIG.environments, cells, Path(PRESENT))
+        AWAY = {}
     # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
     is_named = "rates" in CONFIG.decision.model_fields_set
     RATES = CONFIG.decision.rates if is_named else of_clone(CONFIG.decision.rates)
@@ -188,7 +192,12 @@ try:
 
         read_user_costs(Path(CONFIG.decision.numbers))
 except CkptbenchError as error:
-    raise_now(error)
+    if IS_PLAN:
+        sys.exit(str(error))
+    raise WorkflowError(str(error)) from None
+
+for error in AWAY.values():
+    print(f"Its runs stay, and no other can start: {error}", file=sys.stderr)
 
 CELLS = {cell.id: cell for cell in cells}
 # The cells are in the order in which to run them: each baseline is beside the cells that are compared with it.

@@ -14,17 +14,14 @@ from ckptbench.inputs.environments.folder import READY, environment_sha256
 from ckptbench.inputs.environments.interpreter import interpreter_for
 from ckptbench.inputs.environments.lock_file import python_of
 from ckptbench.report.figures import FIGURES
-from ckptbench.inputs.environments.present import PresentEnvironment, lock_name
-from ckptbench.matrix.registry import DATA, FRAMEWORKS, IMPORTED_ALWAYS
+from ckptbench.inputs.environments.present import lock_name
+from ckptbench.matrix.registry import DATA, FRAMEWORKS
 from ckptbench.matrix.training import proven_by
-from ckptbench.config.environments import find_environment
+from ckptbench.config.environments import present_name
 from ckptbench.config.identity import digest, digest_of_runs, in_words
 from ckptbench.config.record import StudyRecord
 
 PROVEN = proven_by(CELLS.values())
-PRESENT = "results/environments"
-NOT_FOUND = {}
-"""Why an environment that was there is not, by name. It is no error until a run needs it."""
 CONSTRAINTS = of_clone("envs/build-constraints.txt")
 # Costs come from the tables of the study, unless the user gives them in a file.
 COSTS = [] if CONFIG.decision.numbers else COST_TABLES
@@ -77,21 +74,17 @@ def get_figures_of_page(wildcards):
     ]
 
 
-def present_name(environment):
-    """Under which name the config says where the environment is; None if it is to be made. For GPUs it has the same name."""
-    name = environment.removesuffix("-cuda")
-    return name if name in CONFIG.environments else None
-
-
 def ready_of(environment):
     """What is there when an environment can be used."""
-    if name := present_name(environment):
+    name = present_name(environment)
+    if name in FOUND:
         return f"{PRESENT}/{name}/{READY}"
     return f".environments/{environment}/{READY}"
 
 
 def lock_of(environment):
-    if name := present_name(environment):
+    name = present_name(environment)
+    if name in FOUND:
         return f"{PRESENT}/{name}/{lock_name(name)}"
     return of_clone(f"envs/{environment}.txt")
 
@@ -105,46 +98,18 @@ def get_lock(wildcards):
 @functools.cache
 def packages_of(environment):
     """What the environment is made from, or has, as its `ready.json` says it."""
-    if name := present_name(environment):
-        return find_present(name).described()
+    name = present_name(environment)
+    if name in FOUND:
+        return FOUND[name].described()
     try:
         return described(Path(lock_of(environment)), Path(CONSTRAINTS))
     except FileNotFoundError:
         return {}
 
 
-def modules_of(name):
-    """What ranks import from an environment."""
-    used = [cell for cell in CELLS.values() if present_name(cell.environment) == name]
-    modules = {module: None for cell in used for module in cell.imports}
-    if name == DATA:
-        kinds = {cell.dataset for cell in CELLS.values()}
-        modules = [*IMPORTED_ALWAYS, *(["sklearn"] if "digits" in kinds else [])]
-    return [*modules]
-
-
-@functools.cache
-def find_present(name):
-    """An environment that is there, with what it has. A job of a cluster reads what was found when the workflow began."""
-    folder = Path(PRESENT, name)
-    if not workflow.is_main_process:
-        return PresentEnvironment.read(folder)
-    spec = CONFIG.environments[name]
-    try:
-        return find_environment(
-            name, spec, modules_of(name), config, get_config_files()
-        )
-    except ConfigError as error:
-        if not (folder / READY).exists():
-            raise_now(error)
-        NOT_FOUND[name] = error
-        print(f"Its runs stay, and no other can start: {error}", file=sys.stderr)
-        return PresentEnvironment.read(folder)
-
-
 def get_present(wildcards):
     """An environment that is there, as its rule writes it down."""
-    return json.dumps(dataclasses.asdict(find_present(wildcards.environment)))
+    return json.dumps(dataclasses.asdict(FOUND[wildcards.environment]))
 
 
 def get_packages(wildcards):
@@ -165,8 +130,8 @@ def check_environments():
     for job in workflow.dag.needrun_jobs():
         if job.rule.name == "train_cell":
             name = present_name(CELLS[job.wildcards.cell].environment)
-            if name in NOT_FOUND:
-                raise_now(NOT_FOUND[name])
+            if name in AWAY:
+                raise WorkflowError(str(AWAY[name]))
         if job.rule.name == "create_environment":
             lock = Path(get_lock(job.wildcards))
             try:

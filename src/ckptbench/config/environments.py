@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -13,8 +13,13 @@ from ckptbench.common.errors import ConfigError, EnvironmentSetupError
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section
 from ckptbench.config.values import FilePath, OneOf
+from ckptbench.inputs.environments.folder import READY
 from ckptbench.inputs.environments.present import PresentEnvironment
-from ckptbench.matrix.registry import environments
+from ckptbench.matrix.cell import Cell
+from ckptbench.matrix.registry import DATA, IMPORTED_ALWAYS, environments
+
+DIGITS = "digits"
+"""The dataset that is a part of scikit-learn."""
 
 USE = "use present, {python: PATH} or {command: PROGRAM ARGUMENTS}"
 
@@ -59,11 +64,58 @@ EnvironmentSpec = Annotated[
 
 
 def find_environment(
-    name: str, spec: EnvironmentSection, modules: Sequence[str], content: Mapping[str, Any], paths: Sequence[Path]
-) -> PresentEnvironment:  # fmt: skip
-    """The environment of the config, with what it has. Raises ConfigError with its place in the files at `paths`."""
+    name: str, spec: EnvironmentSection, modules: Sequence[str], sources: ConfigFiles
+) -> PresentEnvironment:
+    """The environment of the config, with what it has. Raises ConfigError with its place in the files."""
     try:
         return spec.named(name).find(modules)
     except EnvironmentSetupError as error:
         fault = FieldError(("environments", name), str(error))
-        raise ConfigError(ConfigFiles(content, paths).explain(fault)) from None
+        raise ConfigError(sources.explain(fault)) from None
+
+
+def find_environments(
+    specs: Mapping[str, EnvironmentSection], cells: Sequence[Cell], sources: ConfigFiles, folder: Path
+) -> tuple[dict[str, PresentEnvironment], dict[str, ConfigError]]:  # fmt: skip
+    """Those that the cells use, by name; and why one is away that was there, as its description in `folder` says.
+
+    It is no error until a run needs it. Raises ConfigError for one that was never there.
+    """
+    found, away = {}, {}
+    for name, modules in imports(cells).items():
+        if name not in specs:
+            continue
+        try:
+            found[name] = find_environment(name, specs[name], modules, sources)
+        except ConfigError as error:
+            if not (folder / name / READY).exists():
+                raise
+            found[name], away[name] = PresentEnvironment.read(folder / name), error
+    return found, away
+
+
+def read_environments(
+    specs: Mapping[str, EnvironmentSection], cells: Sequence[Cell], folder: Path
+) -> dict[str, PresentEnvironment]:
+    """Those that the cells use, as they are described in `folder`. One of which nothing is there yet is left out."""
+    used = [name for name in imports(cells) if name in specs]
+    return {
+        name: PresentEnvironment.read(folder / name)
+        for name in used
+        if (folder / name / READY).exists()
+    }
+
+
+def imports(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """The modules that the cells, and the preparation of their datasets, import from each environment."""
+    found = {DATA: dict.fromkeys(IMPORTED_ALWAYS)}
+    for cell in cells:
+        found.setdefault(present_name(cell.environment), {}).update(dict.fromkeys(cell.imports))
+        if cell.dataset == DIGITS:
+            found[DATA]["sklearn"] = None
+    return {name: [*modules] for name, modules in found.items()}
+
+
+def present_name(environment: str) -> str:
+    """Under which name a config says where an environment is. One for GPUs has the same name."""
+    return environment.removesuffix("-cuda")
