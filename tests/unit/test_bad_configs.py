@@ -89,6 +89,10 @@ BAD = {
     "include: [{history: again}]": "include[0].history[0] is 'again': again was removed after version 0.1: use rerun, its new name",
     "matrix: {recovery: horovod_elastic}": "matrix.recovery[0] is 'horovod_elastic': horovod_elastic was removed after version 0.1: use restart",
     "include: [{recovery: {horovod_elastic: {}}}]": "include[0].recovery[0] is {'horovod_elastic': {}}: horovod_elastic was removed after",
+    # Environments that are there.
+    "environments: {torch: present}": "environments.torch is 'present': it should be 'data', 'chainer', 'pytorch', ",
+    "environments: {pytorch: there}": "environments.pytorch is 'there': use present, {python: PATH} or {command: PROGRAM ARGUMENTS}",
+    "environments: {pytorch: {python: a, command: b}}": "environments.pytorch is {'python': 'a', 'command': 'b'}: use present, ",
     # Flags, lists, texts.
     'resume: "yes"': "resume is 'yes': use true or false",
     "matrix: {ranks: []}": "matrix.ranks is []: give at least one value",

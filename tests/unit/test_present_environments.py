@@ -14,6 +14,7 @@ import yaml
 from ckptbench.common import versions
 from ckptbench.common.errors import ConfigError, EnvironmentSetupError
 from ckptbench.config.environments import find_environment
+from ckptbench.config.environments import imports as of_environments
 from ckptbench.config.expansion import expand
 from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.study import load_config
@@ -87,7 +88,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(tmp_path: Path) -
     assert "has no orbax, as it is the Python of Snakemake itself" in own
     other = replace(found("jax", entry), executable="")
     assert other._lacks(["orbax"], "/inside/python") == (
-        f"env A=1 {path} has no orbax, which ranks import: env A=1 {path} -m pip install orbax-checkpoint; or, where it cannot be "
+        f"env A=1 {path} has no orbax, which a study imports: env A=1 {path} -m pip install orbax-checkpoint; or, where it cannot be "
         f"changed, env A=1 {path} -m pip install --no-deps --target FOLDER orbax-checkpoint, and start Snakemake with PYTHONPATH=FOLDER"
     )
     with pytest.raises(
@@ -175,6 +176,8 @@ def test_ranks_need_the_packages_of_what_the_matrix_names() -> None:
     assert imports("{framework: pytorch, format: [hdf5, safetensors]}") == {*ALWAYS, "torch", "h5py", "safetensors"}  # fmt: skip
     assert imports("{framework: jax, format: npz}") == {*ALWAYS, "jax", "optax"}
     assert "orbax" in imports("{framework: jax}")
+    digits = expand(load_config({"matrix": {"framework": "pytorch"}}))
+    assert of_environments(digits) == {"data": ["numpy", "sklearn"], "pytorch": [*ALWAYS, "torch"]}
 
 
 def test_every_lock_is_of_an_environment_that_a_config_may_name() -> None:

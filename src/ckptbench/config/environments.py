@@ -16,7 +16,7 @@ from ckptbench.config.values import FilePath, OneOf
 from ckptbench.inputs.environments.folder import READY
 from ckptbench.inputs.environments.present import PresentEnvironment
 from ckptbench.matrix.cell import Cell
-from ckptbench.matrix.registry import DATA, IMPORTED_ALWAYS, environments
+from ckptbench.matrix.registry import DATA, environments
 
 DIGITS = "digits"
 """The dataset that is a part of scikit-learn."""
@@ -108,7 +108,7 @@ def read_environments(
 
 def imports(cells: Sequence[Cell]) -> dict[str, list[str]]:
     """The modules that the cells, and the preparation of their datasets, import from each environment."""
-    found = {DATA: dict.fromkeys(IMPORTED_ALWAYS)}
+    found = {DATA: dict.fromkeys(["numpy"])}
     for cell in cells:
         found.setdefault(present_name(cell.environment), {}).update(dict.fromkeys(cell.imports))
         if cell.dataset == DIGITS:

@@ -155,7 +155,7 @@ class PresentEnvironment:
             return f"{lacks}, so it is no environment of {self.name}: name one that is"
         pip = f"{self.words} -m pip install"
         return (
-            f"{lacks}, which ranks import: {pip} {wheels}; or, where it cannot be changed, "
+            f"{lacks}, which a study imports: {pip} {wheels}; or, where it cannot be changed, "
             f"{pip} --no-deps --target FOLDER {wheels}, and start Snakemake with PYTHONPATH=FOLDER"
         )
 
