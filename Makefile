@@ -72,7 +72,7 @@ decide: environment ## how often to checkpoint, from the tables that are there o
 	@echo; cat results/answer.txt
 
 # Checks the machine and, if a study was made here, its runs. With REPEATS=20 each takes some seconds more.
-audit: environment ## is this machine's study to be believed? Less than three minutes; REPEATS=20 against noise, CONFIG=FILE
+audit: environment ## can this machine's study be trusted? Less than three minutes; REPEATS=20 against noise, CONFIG=FILE
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit $(OR_NAME_THE_LINE)
 

@@ -26,7 +26,7 @@ SHARED = f"""\
 # Columns of several tables
 
 *Setup*: the columns down to `{SETUP[-1]}`, which identify a cell apart from its repeat. *System*: those down to `{SYSTEM[-1]}`, which a cell shares with its baseline.
-A table with `strategy`, `history` or `recovery` also has its `_name` and `_options`. Draw curves of loss and accuracy in a notebook, from `steps`, `epochs` and `evaluations`.
+A table with `strategy`, `history` or `recovery` also has its `_name`, without options, and `_options`, a JSON object. Draw curves of loss and accuracy in a notebook, from `steps`, `epochs` and `evaluations`.
 """
 TABLES_OF_SHARED = 3
 """A column that so many tables have is explained once, at the top."""
@@ -75,7 +75,8 @@ class _Page:
         counted = Counter(column for entry in EVERY.values() for column in entry.table.columns)
         self.shared = [each for each, tables in counted.items() if tables >= TABLES_OF_SHARED and each not in SETUP_COLUMNS and not END.search(each.name)]  # fmt: skip
         yield SHARED
-        yield from (_line(column.name, column) for column in (*SETUP_COLUMNS, *self.shared))
+        columns = (*SETUP_COLUMNS, *self.shared)
+        yield from (_line(each.name, each) for each in columns if not SPEC_PART.search(each.name))
         yield ""
 
     def section(self, title: str, entries: Iterable[TableEntry]) -> Iterator[str]:

@@ -71,7 +71,7 @@ def test_the_end_of_a_workflow_leads_to_the_tables_without_the_run_that_cannot_s
     assert (
         "\nFAILED: pytorch-small_cnn-digits-r2-b8-n2-torch_save-e1-listed_name_never-rep0\n" in end
     )
-    assert "did not strike: what it waits for never came" in end
+    assert "did not occur: its step, save or recovery never came" in end
     assert "    its log: results/logs/train_cell/pytorch-" in end
     before = checkout.seals()
     assert re.search(rf"^{len(before)} of \d runs are finished. They stay", end, re.MULTILINE), end

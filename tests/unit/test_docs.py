@@ -22,6 +22,8 @@ from ckptbench.config.study import (
 from ckptbench.matrix.plugin_spec import Entry
 from ckptbench.matrix.registry import RECOVERIES, STRATEGIES
 from ckptbench.report.answer.published import FINDINGS, INTRODUCTION
+from ckptbench.workflow.__main__ import VERBS
+from ckptbench_probe import main as probe
 from scripts.pages.settings import fields
 from scripts.write_pages import PART, PARTS, files, filled
 
@@ -42,6 +44,9 @@ TARGET = re.compile(r"`?make ([a-z-]+)`")
 RUN = re.compile(r"^ckptbench \w+ --(?:.*\\\n)*.*$", re.MULTILINE)
 SHOWN = re.compile(r"```bash\n(?:[^`]*\n)?(ckptbench [^`]*)\n```\n\n```text\n([^`]*)```")
 """A command of a page, and what it prints."""
+PROBED = re.compile(
+    r"^ {0,4}(ckptbench-probe (?:run|compare|check \w+) (?:.*\\\n)*.*)$", re.MULTILINE
+)
 INVENTED = re.compile(r"(?<![a-z])(mine|my)(?![a-z])|<\w+>")
 """In a path: it stands for a file that the reader adds."""
 
@@ -190,6 +195,35 @@ def test_every_option_of_the_command_on_a_page_exists(page: Path) -> None:
         verb, *rest = shlex.split(words)[1:]
         known = {name for each in command.commands[verb].params for name in each.opts} | {"--help"}
         assert {word for word in rest if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "probe" / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))  # fmt: skip
+def test_every_command_of_the_probe_on_a_page_is_one(page: Path) -> None:
+    for words in PROBED.findall(page.read_text(encoding="utf-8")):
+        command, _, trained = words.replace("\\\n", " ").partition(" -- ")
+        options = probe.parser().parse_args([*shlex.split(command)[1:], "--", *trained.split()])
+        assert options.verb in command
+
+
+def test_the_screen_of_the_probe_on_a_page_is_that_of_today() -> None:
+    """Its words are in the source; its numbers are of the run that the page names."""
+    page = (ROOT / "docs" / "own-training.md").read_text(encoding="utf-8")
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "probe/src").rglob("*.py"))
+    ends = re.findall(
+        r"^    (?:stall|hidden|finished|share) .*(?:\)|%):? (.*)$", page, re.MULTILINE
+    )
+    assert len(ends) == 4
+    assert not [words for words in ends if words not in source]
+    shown = re.findall(r"```text\n(checkpoints [^`]*)```", (ROOT / "README.md").read_text("utf-8"))
+    assert all(f"\n    {line}\n" in page for line in shown[0].splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_run_of_snakemake_on_a_page_has_a_profile_and_every_verb_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    profiles = {path.name for path in (ROOT / "profiles").iterdir()}
+    assert set(re.findall(r"^ *snakemake .*?--profile (\S+)", text, re.MULTILINE)) <= profiles  # fmt: skip
+    assert set(re.findall(r"python -m ckptbench\.workflow ([a-z-]+)", text)) <= set(VERBS)
 
 
 def test_the_forge_and_ci_run_the_test_command_of_the_readme() -> None:

@@ -207,7 +207,7 @@ def test_a_run_whose_kill_never_comes_is_no_result(
     killed = proven(make_plan("s2"), faults=PluginSpec("killed_inside"))
     never = Failure(step=6, moment="save", stage="never", rank=0)
     monkeypatch.setattr("ckptbench.run.schedule.kills_of", lambda *_, **__: (never,))
-    with pytest.raises(LaunchError, match="did not strike: what it waits for never came"):
+    with pytest.raises(LaunchError, match="did not occur: its step, save or recovery never came"):
         run_cell(killed, execution)
     assert not (killed.run_folder / "seal.json").exists()
 

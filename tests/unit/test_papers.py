@@ -79,7 +79,7 @@ def test_no_finding_asks_for_tables_that_another_one_has() -> None:
     _, *findings = re.split(r"^\*\*", page.partition("## Findings")[2], flags=re.MULTILINE)
     measured = {study for each in findings if re.search(r" \[\d\]\.$", each, re.MULTILINE) for study in re.findall(r"\(`(config/\S+)`\)\.$", each, re.MULTILINE)}  # fmt: skip
     assert "config/studies/findings.yaml" in measured
-    asked = {study for each in findings for study in re.findall(r"No table given tells it: run `(\S+)`", each)}  # fmt: skip
+    asked = {study for each in findings for study in re.findall(r"No table shows it: run `(\S+)`", each)}  # fmt: skip
     assert not asked & measured
 
 

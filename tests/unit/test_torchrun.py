@@ -210,5 +210,5 @@ def test_slurm_starts_an_agent_on_every_node(tmp_path: Path) -> None:
     assert {"--nodes=2", "--ntasks=2", "--nodelist=n1,n2"} <= {*process.command}
     (alone,) = start("none", "n1", ("n1",))
     assert (alone.command, alone.ignores_stops) == (["agent"], True)
-    with pytest.raises(LaunchError, match="started on several nodes by Slurm alone"):
+    with pytest.raises(LaunchError, match="only Slurm can start the ranks"):
         start("pbs", "n1")

@@ -135,8 +135,8 @@ EXPERIMENTS = (
 HEAD = """\
 ## Figures
 
-Which study makes which figure of a paper? Known here are abstracts and descriptions; none numbers a figure. So each row is an experiment that one describes, and no
-more is claimed: compare with the papers (arXiv:2012.00825, HAL hal-02543977, arXiv:1709.03316). Studies overwrite each other's `results`: one clone per study.
+**Which study makes which figure of a paper?** Known here are only abstracts and descriptions, none of which numbers a figure: each row is an experiment that one
+describes. Compare with the papers (arXiv:2012.00825, HAL hal-02543977, arXiv:1709.03316). Studies overwrite each other's `results`: one clone per study.
 
     snakemake --profile local --configfile config/studies/rojas-sizes.yaml    # on ABCI 3.0: --profile abci --submitit-queue rt_HC
 
