@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from tests.study.warm.environments import warm_snakemake
+
 ROOT = Path(__file__).resolve().parents[2]
 COLD = ROOT / ".environments"
 """The real environments: each process imports its framework. `warm.environments` has others."""
@@ -66,9 +68,12 @@ class Checkout:
         *options: str,
         study: str = "config/studies/tiny.yaml",
         more: Sequence[str] = (),
+        cold: bool = False,
     ) -> subprocess.CompletedProcess[str]:
+        """To its end. `cold`: in a Snakemake that imports the library itself, as all that `start` and `make` start do."""
+        interpreter, *words = self.command(*options, study=study, more=more)
         return subprocess.run(
-            self.command(*options, study=study, more=more),
+            [interpreter if cold else str(warm_snakemake()), *words],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

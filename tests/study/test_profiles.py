@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from checkout import PROFILES, ROOT, Checkout
 from selection import FULL
+
+from tests.study.warm.environments import warm_snakemake
 
 STUDY = "config/studies/rojas-abci.yaml"  # GPUs, 1 to 256 of them
 SCHEDULERS = {"sbatch", "srun", "sacct", "squeue", "scancel", "scontrol", "qsub", "qstat", "qdel"}
@@ -26,14 +27,14 @@ def snakemake(
     """As on a fresh login node: no scheduler's program, no variable set."""
     kept = {name: value for name, value in os.environ.items() if "SUBMITIT" not in name}
     return subprocess.run(
-        [sys.executable, "-m", "snakemake", "--profile", profile, *options, "--configfile", STUDY],
+        [warm_snakemake(), "-m", "snakemake", "--profile", profile, *options, "--configfile", STUDY],
         cwd=checkout.folder,
         env={**kept, "PATH": str(checkout.folder / "bin"), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     sealed = checkout.seals()
     assert len(sealed) == len(FRAMEWORKS)
     checkout.change_environments(warm_environments())
-    result = checkout.run()
+    result = checkout.run(cold=True)
     assert result.returncode == 0, result.stdout
     assert sealed.items() < checkout.seals().items()
     (checkout.folder / "output.txt").write_text(result.stdout)
@@ -226,7 +226,7 @@ def test_an_edit_of_the_code_makes_again_what_runs_it_and_nothing_else(
         for source in sources:
             with (library / "ckptbench" / source).open("a") as file:
                 file.write("\n")
-        planned = done.run("--dry-run").stdout
+        planned = done.run("--dry-run", cold=True).stdout
     finally:
         shutil.rmtree(library)
         library.symlink_to(linked)

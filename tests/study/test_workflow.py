@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,14 @@ from ckptbench.analysis.tables.registry import DECIDED, TABLES
 from ckptbench.common.files import read_json
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config
+from tests.study.warm.environments import warm_snakemake
 
 # The one lint that does not fit: each rule's software is in envs/*.txt, installed by rule create_environment.
 ENVIRONMENTS_ARE_RULES = "Specify a conda environment or container for each rule."
 
 
 def test_the_linter_finds_nothing_but_that_environments_are_not_condas() -> None:
-    command = [sys.executable, "-m", "snakemake", "--lint"]
+    command = [warm_snakemake(), "-m", "snakemake", "--lint"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     lints = re.findall(r"^    \* (.*):$", done.stderr, re.MULTILINE)
     assert "Lints for rule" in done.stderr
@@ -202,7 +202,7 @@ def test_another_workflow_can_have_it_as_a_module(tmp_path: Path) -> None:
     (tmp_path / "Snakefile").write_text(MODULE.format(root=ROOT))
     mine = yaml.safe_load((ROOT / "config/studies/tiny.yaml").read_text())
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-n"]
+    command = [warm_snakemake(), "-m", "snakemake", "--cores", "1", "-n"]
     planned = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert planned.returncode == 0, planned.stdout + planned.stderr
     jobs = set(re.findall(r"^(\w+) +\d+$", planned.stdout, re.MULTILINE))
@@ -217,7 +217,7 @@ def test_a_module_whose_outputs_would_be_looked_for_elsewhere_is_refused_when_pl
     text = MODULE.format(root=ROOT).replace("config: config", f"config: config\n    {moved}")
     (tmp_path / "Snakefile").write_text(text)
     shutil.copy(ROOT / "config/studies/tiny.yaml", tmp_path / "mine.yaml")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-n"]
+    command = [warm_snakemake(), "-m", "snakemake", "--cores", "1", "-n"]
     planned = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert planned.returncode != 0
     assert re.search(r"^as a module ckptbench writes \S+, and .*: leave out prefix and replace_prefix; ", planned.stdout + planned.stderr, re.MULTILINE)  # fmt: skip

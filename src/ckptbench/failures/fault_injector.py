@@ -26,7 +26,6 @@ from ckptbench.run.control.variables import TOKEN, rank_of
 from ckptbench.run.events import Begun, Strike, Struck, Unfired
 from ckptbench.run.failure import Failure, Moment
 from ckptbench.run.recorder import Recorder
-from ckptbench.run.trace import whole_events
 
 READY, OVER = "ready", "over"
 """What an injector says when it can strike, and when it will strike no more and has written all of its journal. A rank says
@@ -65,18 +64,24 @@ class Orders:
     """Folders that are lost with the node."""
 
 
+def _began_ns(journal: Path) -> int | None:
+    """Time of day at which the first step of the run began, if an earlier attempt has seen it."""
+    if not journal.exists():
+        return None
+    from ckptbench.run.trace import whole_events  # with NumPy, which doubles the time to start
+
+    began = [event.unix_ns for event in whole_events(journal) if isinstance(event, Begun)]
+    return began[-1] if began else None
+
+
 class FaultInjector:
     """Strikes as ordered. What earlier attempts have seen of the run is in the journal."""
 
     def __init__(self, orders: Orders, listen: Listen) -> None:
         self._orders = orders
-        self._began_ns: int | None = None
-        """Time of day at which the first step of the run began."""
+        self._began_ns = _began_ns(orders.journal)
         self._due: dict[int, float] = {}
         """Monotonic times of the failures whose moment has come, by number."""
-        for event in whole_events(orders.journal):
-            if isinstance(event, Begun):
-                self._began_ns = event.unix_ns
         self._waiting = dict(orders.failures)
         self._journal = Recorder(orders.journal)
         self._listen = listen

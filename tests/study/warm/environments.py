@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[3]
 COLD = ROOT / ".environments"
 """The real environments."""
 HERE = Path(__file__).parent
+SNAKEMAKE = (
+    "snakemake.cli", "sqlmodel", "docutils.core", "snakemake_executor_plugin_submitit", "ckptbench.config.failed", "ckptbench.config.outlook",
+    "ckptbench.config.sources", "ckptbench.decide.failure_files", "ckptbench.report.figures", "ckptbench.inputs.environments.create",
+)  # fmt: skip
+"""What a plan of a study spends most of its time with before it begins."""
 
 
 @functools.cache
@@ -52,6 +57,14 @@ def warm_python(environment: str, modules: tuple[str, ...], variables: Mapping[s
     return folder / "bin" / "python"
 
 
+@functools.cache
+def warm_snakemake() -> Path:
+    """An interpreter that has imported Snakemake, for calls that no test interrupts: its jobs are not in the process group of the test."""
+    folder = _new_folder() / "venv"
+    _lay_out(folder, Path(sys.executable).parents[1], SNAKEMAKE, {})
+    return folder / "bin" / "python"
+
+
 def _new_folder() -> Path:
     # Not pytest's own folder: its path is too long for a Unix socket.
     folder = Path(tempfile.mkdtemp(prefix="ckptbench-warm-"))
@@ -63,7 +76,8 @@ def _lay_out(warm: Path, cold: Path, modules: Sequence[str], variables: Mapping[
     """Lay out one environment like the real one, `cold`, and start its server."""
     programs = warm / "bin"
     programs.mkdir(parents=True)
-    shutil.copy2(cold / "ready.json", warm)  # as old as the real one, so that the workflow keeps it
+    if (ready := cold / "ready.json").exists():
+        shutil.copy2(ready, warm)  # as old as the real one, so that the workflow keeps it
     interpreter = programs / "python"
     client = HERE.joinpath("client.py").read_text("utf-8")
     interpreter.write_text(f"#!{sys.executable} -ISE\n{client}", "utf-8")
