@@ -77,7 +77,7 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit $(OR_NAME_THE_LINE)
 
 # The tests with schedulers mostly wait, so they run beside the others: four of the eight at a time, the longest first after the check of style,
-# which has one core alone (the environments are there by then). Each prints its output when it ends.
+# which has only one core (the environments are there by then). Each prints its output when it ends.
 test: environments ## all tests, with the real frameworks and schedulers: about 25 minutes, 13 GB of environments
 	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target lint run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests unit
 

@@ -324,7 +324,7 @@ def test_settings_for_a_signal_have_the_line_of_slurm(capsys: pytest.CaptureFixt
     settings = said([*LIMITED, "--save-steps"], capsys)
     assert "blocking, if training saves at a signal: every " in settings
     for seconds in (70, 100):
-        assert f"  Slurm         #SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: to the script alone)\n" in settings  # fmt: skip
+        assert f"  Slurm         #SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: only to the script)\n" in settings  # fmt: skip
         assert f"  Lightning     #SBATCH --signal=USR1@{seconds} in its place, and training by srun\n" in settings  # fmt: skip
     assert settings.count("  Transformers  enable_jit_checkpoint=True (from version 5)\n") == 2
     assert settings.count("  torchtitan    does not save at a signal by itself\n") == 2

@@ -37,7 +37,7 @@ ALIKE = 1.1
 """An interval that is so many times the best one loses next to nothing more."""
 SIGNAL_S = 10
 """Slurm is told a multiple of these seconds."""
-SLURM = "#SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: to the script alone)"
+SLURM = "#SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: only to the script)"
 AT_SIGNAL: Mapping[str, str] = {
     "Transformers": "enable_jit_checkpoint=True (from version 5)",
     "Lightning": "#SBATCH --signal=USR1@{seconds} in its place, and training by srun",

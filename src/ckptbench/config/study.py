@@ -105,7 +105,7 @@ class Matrix(Section):
     """The axes of the study; a list is a sweep, and the matrix is the product of all."""
 
     framework: FrameworksOrAvailable = Field(default=DEFAULT_FRAMEWORKS)
-    """Which frameworks train. `all`: all but `pytorch_hsdp`, also Horovod's, which are compiled first. `available`, alone or beside names: leave
+    """Which frameworks train. `all`: all but `pytorch_hsdp`, also Horovod's, which are compiled first. `available`, with or without names: leave
     out each whose Python or compiler is not on this machine; the plan and the answer say which.
     """
     model: Sweep[ModelName] = Field(default=["resnet50"])

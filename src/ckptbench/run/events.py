@@ -145,7 +145,7 @@ class Memory:
     processes: Annotated[int, "number of descendants"]
     gpu_peak_bytes: Annotated[
         int | None,
-        "for `epoch` on a GPU: the most of its memory that the framework has allocated in this process; PyTorch alone says it",
+        "for `epoch` on a GPU: maximum of its memory that the framework has allocated in this process; only PyTorch reports it",
     ] = None
 
 

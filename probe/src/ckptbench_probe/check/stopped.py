@@ -149,7 +149,7 @@ def judge(stop: Stop, signalled: Signalled, stopped: list[Rank], again: Ended) -
     paste = _paste(stop, _needed(signalled, stopped)) if verdict == SAVES else None
     lines = [f"{text}: {lost}", *_more(stop, signalled, stopped)]
     if cut and verdict != SAVES:
-        lines.append(f"the save of {os.path.basename(cut[0].path)} was cut off, and the resume left it alone")  # fmt: skip
+        lines.append(f"the save of {os.path.basename(cut[0].path)} was cut off, and the resume did not take it")  # fmt: skip
     lines += _pasted(stop, paste)
     return Verdict(verdict, tuple(lines), paste=paste, **known)
 
@@ -211,7 +211,7 @@ def _paste(stop: Stop, needed_s: float) -> str:
 def _pasted(stop: Stop, paste: str | None) -> Iterator[str]:
     if paste is not None:
         who = (
-            "B: sends it to the batch script alone, so start the training there by exec"
+            "B: sends it only to the batch script, so start the training there by exec"
             if stop.to == LAUNCHER
             else "without B: it goes to what srun has started, and not to the batch script"
         )
