@@ -1,8 +1,8 @@
 """What `ckptbench_probe.Interval` loses in two real trainings, which tell it no costs, beside intervals that are fixed.
 
 Each block trains once with it, once without saves, and once with each fixed interval, in random order: these are the one that it chose last in a
-first run, and its multiples. Over all of these runs, the time of a step and what a save costs are those of a line through the time per step
-against the saves per step. So priced, the intervals that it took, its first ones included, are compared with the best of all fixed ones, under
+first run, and its multiples. A step takes what it takes in all of these runs where no save is near, and a save costs what the eight steps after
+its start take longer than eight of the same run. So priced, the intervals that it took, its first ones included, are compared with the best of all fixed ones, under
 failures at any moment, by the formula of `ckptbench.decide.formulas`: machines that others use too vary more from run to run than the losses differ.
 
     .environments/pytorch/bin/python benchmarks/due.py
@@ -21,7 +21,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from statistics import fmean, linear_regression, median
+from statistics import fmean, median
 from typing import Any
 
 SCRIPT = Path(__file__).resolve().parents[1] / "tests" / "study" / "probe_due.py"
@@ -64,11 +64,8 @@ def train(way: str, options: argparse.Namespace, every: int) -> dict[str, Any]:
 
 def report(way: str, runs: dict[int, list[dict[str, Any]]], mtbf_s: float) -> None:
     done = [one for each in runs.values() for one in each]
-    density = [len(one["saves"]) / one["steps"] for one in done]
-    line = linear_regression(
-        density, [(one["ended_s"] - one["begun_s"]) / one["steps"] for one in done]
-    )
-    step_s, cost_s = line.intercept, line.slope
+    step_s = fmean(one["step_s"] for one in done)
+    cost_s = fmean(cost for one in done for cost in one["costs_s"])
     finished_s = fmean(end_s - start_s for one in done for _, start_s, end_s in one["saves"])
     priced = partial(loss, step_s=step_s, cost_s=cost_s, finished_s=finished_s, mtbf_s=mtbf_s)
     print(f"{way}, a failure every {mtbf_s:g} s on average, {len(done)} runs: a step takes {step_s:.4f} s, a save costs {cost_s:.4f} s and is finished after {finished_s:.4f} s")  # fmt: skip

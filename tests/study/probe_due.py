@@ -6,9 +6,7 @@ and each rank prints a line: when its saves began and were finished, what the in
 
 from __future__ import annotations
 
-import itertools
 import json
-import statistics
 import sys
 import time
 from concurrent.futures import Future
@@ -24,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probe" / "src"))
 from ckptbench_probe import Interval
 
 FOLDER = Path("checkpoints")
+AFTER = 8
+"""Steps from the start of a save in which it costs something."""
 
 
 class Saver:
@@ -111,8 +111,11 @@ def main() -> None:
             saver.save(step)
     ended_s = time.monotonic()
     saver.end()
-    gaps_s = [after - before for before, after in itertools.pairwise(moments_s)]
-    told = {"step_s": statistics.median(gaps_s), "resumed": resumed, "known": known, "begun_s": begun_s, "ended_s": ended_s, "saves": saver.saves, "learned": when.state_dict()}  # fmt: skip
+    saved_at = [int(step) - resumed - 1 for step, _, _ in saver.saves]
+    after_s = [moments_s[at + AFTER] - moments_s[at] for at in saved_at if at + AFTER < len(moments_s)]  # fmt: skip
+    quiet = len(moments_s) - 1 - AFTER * len(after_s)
+    step_s = (moments_s[-1] - moments_s[0] - sum(after_s)) / max(quiet, 1)
+    told = {"step_s": step_s, "costs_s": [one - AFTER * step_s for one in after_s], "resumed": resumed, "known": known, "begun_s": begun_s, "ended_s": ended_s, "saves": saver.saves, "learned": when.state_dict()}  # fmt: skip
     print(json.dumps(told) + "\n", end="", flush=True)
 
 
