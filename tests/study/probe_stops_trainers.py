@@ -1,4 +1,4 @@
-"""Trainers whose own handlers take a signal: that of Hugging Face saves on SIGTERM, that of Lightning on SIGUSR1 under Slurm.
+"""Trainers whose own handlers take a signal: that of Hugging Face saves on SIGTERM, that of Lightning on SIGUSR1 under Slurm. They save in ways of their own.
 
 python probe_stops_trainers.py FOLDER jit | hf | lightning
 """

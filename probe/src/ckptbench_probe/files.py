@@ -150,7 +150,7 @@ class Files:
         if not isinstance(flags, int) or not flags & (os.O_WRONLY | os.O_RDWR):
             return
         name = self._inside(path)
-        if name is not None and _is_pointer(name):
+        if name is not None and is_pointer(name):
             self._read_pointer(name)
             self._pointers[name] = monotonic_ns()
             self._trace.queue("pointer", at_ns=self._pointers[name], path=name)
@@ -190,7 +190,7 @@ class Files:
         return None if path is None else {"path": path, "size": os.fstat(number).st_size}
 
 
-def _is_pointer(path: str) -> bool:
+def is_pointer(path: str) -> bool:
     stem, ending = os.path.splitext(os.path.basename(path))
     return ending in SMALL_ENDINGS and any(word in stem.lower() for word in POINTERS)
 
@@ -199,7 +199,7 @@ def _points_to(path: str, target: str) -> str | None:
     """Of a link, or a small file of text that gets the name of a pointer."""
     if os.path.islink(path):
         return os.readlink(path)
-    if not (_is_pointer(target) and os.path.isfile(path) and os.path.getsize(path) <= LONGEST_TEXT):
+    if not (is_pointer(target) and os.path.isfile(path) and os.path.getsize(path) <= LONGEST_TEXT):
         return None
     with open(path, "rb") as file:
         return file.read().decode(errors="replace").strip()

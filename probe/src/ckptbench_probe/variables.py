@@ -21,6 +21,11 @@ STOP_AT = "CKPTBENCH_PROBE_STOP_AT"
 """Updates after which a rank waits for the signal of `check stop`."""
 STOP_BY = "CKPTBENCH_PROBE_STOP_BY"
 """Name of the signal that a rank sends itself then, as SIGTERM; empty: only its launcher gets it."""
+KILL_IN = "CKPTBENCH_PROBE_KILL_IN"
+"""Folder of checkpoints in which `check kill` notes what the saves do."""
+KILL_AT = "CKPTBENCH_PROBE_KILL_AT"
+"""Updates between which the events of a save lie, and the rank, the number of the event and how far it gets, as `6 8 0 5 half`; without these, the end of all that
+the save does. `record 3`: the begin of the save after the third one."""
 DATA = "CKPTBENCH_PROBE_DATA"
 """Whether `check resume` records what the model is given, as `1`."""
 

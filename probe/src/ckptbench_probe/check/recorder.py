@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, NoReturn
 
 from ckptbench_probe.check import meeting, stopping
+from ckptbench_probe.check.killing import ENDED, killer
 from ckptbench_probe.check.processes import end_below
 from ckptbench_probe.check.state import SLOT, digest, random_states
 from ckptbench_probe.harmless import harmless
@@ -25,8 +26,6 @@ BEGIN, UPDATED, SAVED = "state_at_begin", "state_after_update", "state_in_save"
 BETWEEN = "state_before_update"
 """Before the next update, or at the end of the process."""
 RESTORED = "random_state_restored"
-ENDED = "ended-by-check"
-"""File that rank 0 leaves when it ends itself; those of other ranks have their number behind it."""
 MOST_OPTIMIZERS = 4
 """Whose state at their first step is written."""
 STEP = f"{SLOT}step"
@@ -117,6 +116,9 @@ class Recorder:
 
     def updated(self, now: Now) -> None:
         """An update has ended."""
+        own = killer()
+        if own is not None:
+            own.updated()
         done = PROCESS.updates.done
         if done <= self._done:
             return

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ckptbench_probe.check import noted, recording_keras, recording_orbax
 from ckptbench_probe.check.beside import Beside
+from ckptbench_probe.check.killing import native
 from ckptbench_probe.check.optimizers import SEEN, around_steps
 from ckptbench_probe.check.recorder import RECORDER, Now
 from ckptbench_probe.check.state import digest
@@ -21,8 +22,8 @@ from ckptbench_probe.variables import DATA
 BESIDE = Beside(SEEN)
 
 
-def around(original: Call, _: str, target: Target, content: Content) -> Call:
-    return noted.noted(original, target, content)
+def around(original: Call, kind: str, target: Target, content: Content) -> Call:
+    return noted.noted(native(original, kind, target), target, content)
 
 
 def _torch_optimizer(_: Any) -> None:

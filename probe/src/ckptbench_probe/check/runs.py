@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ckptbench_probe.check.killing import ENDED
 from ckptbench_probe.check.processes import (
     PAUSE_S,
     adopt_orphans,
@@ -18,7 +19,6 @@ from ckptbench_probe.check.processes import (
     end_all_below,
     end_below,
 )
-from ckptbench_probe.check.recorder import ENDED
 from ckptbench_probe.launcher import environment, not_executable, program_of
 from ckptbench_probe.variables import CHECK
 

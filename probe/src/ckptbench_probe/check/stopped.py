@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ckptbench_probe.check.alignment import Unknown, restored_difference, resumed_from
-from ckptbench_probe.check.compare import Ranks
 from ckptbench_probe.check.recorder import UPDATED
+from ckptbench_probe.check.restored import broken, start_of
 from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.signals import LAUNCHER, Signalled
 from ckptbench_probe.check.states import ranks
@@ -128,14 +127,14 @@ def judge(stop: Stop, signalled: Signalled, stopped: list[Rank], again: Ended) -
     """By where the training goes on when it is started again: a save that no engine is known for counts as well."""
     before, after = ranks(signalled.run.folder), ranks(again.folder)
     cut = [save for rank in stopped for save in rank.at_signal if save.finished_s is None]
-    start = _start(before, after)
-    broken = _broken(before, after, start, again)
-    if broken and cut:
+    start = start_of(before, after)
+    why = broken(before, after, start, again)
+    if why and cut:
         how = f"the save of {os.path.basename(cut[0].path)} was cut off"
-        return Verdict(TORN, (f"TORN: {how}, and the resume takes it: {broken}", *_more(stop, signalled, stopped)))  # fmt: skip
-    if broken or not isinstance(start, int):
+        return Verdict(TORN, (f"TORN: {how}, and the resume takes it: {why}", *_more(stop, signalled, stopped)))  # fmt: skip
+    if why or not isinstance(start, int):
         return cannot_tell(
-            f"the training is not resumed from a whole update ({broken or 'that of several fits'}), though no save was cut off: run check resume first"
+            f"the training is not resumed from a whole update ({why or 'that of several fits'}), though no save was cut off: run check resume first"
         )
     last = min(rank.last for rank in stopped)
     known: dict[str, Any] = {
@@ -153,29 +152,6 @@ def judge(stop: Stop, signalled: Signalled, stopped: list[Rank], again: Ended) -
         lines.append(f"{os.path.basename(cut[0].path)} is half written, and the resume left it alone")  # fmt: skip
     lines += _pasted(stop, paste)
     return Verdict(verdict, tuple(lines), paste=paste, **known)
-
-
-def _start(before: Ranks, after: Ranks) -> int | Unknown | None:
-    """The update that the training was resumed from; None where it made no update."""
-    starts = {rank: resumed_from(before[rank], own) for rank, own in after.items() if rank in before}  # fmt: skip
-    different = len(set(starts.values())) > 1
-    return Unknown(odd=True) if different else next(iter(starts.values()), None)
-
-
-def _broken(before: Ranks, after: Ranks, start: int | Unknown | None, again: Ended) -> str:
-    """Why what was restored is no whole update; empty where it is."""
-    if start is None:
-        return (
-            f"it {again.reason()}"
-            if again.failed
-            else "it ended without an update: choose a smaller --at if that was its end"
-        )
-    if isinstance(start, Unknown):
-        return "its state is that of no update" if start.odd else ""
-    found = restored_difference(before, after, start) if start else None
-    if found is None:
-        return ""
-    return f"{len(found.tensors)} of {found.of} tensors are not those of update {start}"
 
 
 def _taken(
