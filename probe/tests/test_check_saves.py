@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import Written
+from traces import Written, at
 
 from ckptbench_probe.check import gate as gates
 from ckptbench_probe.check import orbax, saves
@@ -258,6 +258,32 @@ def test_whole_files_are_sound_under_their_last_name(
     ]
     names = [one.path for one in checkpoints(ranks(folder / "run", "run"))]
     assert names == ["/c/step-2.pt", "/c/step-4.pt"]
+
+
+@pytest.mark.parametrize(
+    ("finished", "synced", "pointer"),
+    [
+        (3.5, None, "finished"),
+        (2.5, None, ""),
+        (2.5, 3.5, "synced"),
+        (2.5, 2.4, ""),
+    ],
+)
+def test_a_pointer_that_is_moved_too_early_is_told(
+    finished: float, synced: float | None, pointer: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    one = rank().save(2.1, 2.2, finished=finished, after=2, path="/c/step-2.pt")
+    given(one, 1, 2, "/c/step-2.pt")
+    found(one, 1, 2)
+    one.add("linked", at_ns=at(3.0), path="/c/latest", to="step-2.pt")
+    if synced is not None:
+        one.add("synced", at_ns=at(synced), begun_ns=at(synced), path="/c/step-2.pt", size=9)
+    result, lines = told(folder, capfd, one)
+    early = pointer == "finished"
+    assert result == (4 if early else 0)
+    assert lines[0].startswith("verdict       pointed too early: " if early else "verdict       sound: ")  # fmt: skip
+    shown = [line.partition(": ")[0] for line in lines if line.startswith("pointer")]
+    assert shown == ([f"pointer       1 times latest was moved to a checkpoint before that was {pointer}"] if pointer else [])  # fmt: skip
 
 
 def test_one_torn_part_of_one_rank_makes_the_checkpoint_torn(

@@ -194,3 +194,28 @@ def test_a_pointer_to_a_folder_of_several_files_waits_for_all_of_the_newest_upda
     rank.save(6.0, 6.1, after=6, path="/c/run/model-6.pt").updates(7)
     rank.add("linked", at_ns=at(seconds), path="/c/latest", to="run")
     assert len(_told_of_pointers(rank, tmp_path)) == early
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "seconds", "told"),
+    [
+        ("torch.save", "/c/step-2.pt", 2.6, False),
+        ("torch.save", "/c/step-2.pt", 2.8, True),  # after the pointer
+        ("torch.save", "/c/other.pt", 2.6, True),
+        ("torch.save", "/c/step-2.tmp", 2.55, False),  # and then renamed
+        ("dcp.async_save", "/c/step-2.pt/__0_0.distcp", 2.3, False),
+        ("dcp.async_save", "/c/step-2.pt/__0_0.distcp", 2.8, True),
+        ("orbax", "/c/other.pt", 2.6, False),  # it syncs in C++
+    ],
+)
+def test_a_pointer_that_is_moved_before_its_checkpoint_is_synced_is_told(
+    kind: str, path: str, seconds: float, told: bool, tmp_path: Path
+) -> None:
+    own = path if path.endswith(".tmp") else "/c/step-2.pt"
+    rank = Written().updates(1, 2).save(2.0, 2.5, after=2, path=own, kind=kind)
+    rank.add("synced", at_ns=at(seconds), begun_ns=at(seconds), path=path, size=9)
+    if own == path:
+        rank.add("moved", at_ns=at(2.6), path="/c/step-2.pt", source=path, size=9, to=None)
+    rank.add("pointed", at_ns=at(2.7), path="/c/latest", to="step-2.pt").updates(3, 4)
+    lines = _told_of_pointers(rank, tmp_path)
+    assert [line.startswith("1 times latest was moved to a checkpoint before that was synced: ") for line in lines] == [True] * told  # fmt: skip

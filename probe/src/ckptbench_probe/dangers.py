@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from ckptbench_probe.changes import Change, changes, is_in
 from ckptbench_probe.measures import Measures
+from ckptbench_probe.pointers import (
+    SYNCED_UNSEEN,
+    pointed_before_sync,
+    pointed_too_early,
+    synced,
+)
 from ckptbench_probe.reading import Event, ProbedProcess, ProbedRun, ProbedSave
 from ckptbench_probe.storage import is_url
 
 MOST_NAMES = 3
-SYNCED_UNSEEN = {"orbax"}
-"""Engines that sync in C++, where Python shows nothing."""
 
 
 def dangers(run: ProbedRun, measures: Measures) -> list[str]:
@@ -24,7 +27,8 @@ def dangers(run: ProbedRun, measures: Measures) -> list[str]:
         *_commit_record(run),
         *_no_sync(run),
         *_no_version_left(run),
-        *_pointed_too_early(run),
+        *pointed_too_early(run),
+        *pointed_before_sync(run),
         *_in_place(run),
         *_copied(run),
         *_half_written(run),
@@ -45,13 +49,6 @@ def _events(run: ProbedRun, kind: str) -> list[Event]:
 
 def _saves(run: ProbedRun) -> list[ProbedSave]:
     return [save for process in run.trained for save in process.saves if not save.failed]
-
-
-def synced(run: ProbedRun) -> list[Event]:
-    """Syncs of files: by strace where it has seen each rank, else those that Python called on files with content."""
-    if run.by_strace is not None:
-        return list(run.by_strace)
-    return [event for event in _events(run, "synced") if event["size"] > 0]
 
 
 def _commit_record(run: ProbedRun) -> Iterator[str]:
@@ -98,16 +95,16 @@ def _no_version_left(run: ProbedRun) -> Iterator[str]:
     lost = [
         change
         for process in run.trained
-        for change, whole in _changes(process)
+        for change, whole in changes(process)
         if change.kind == "removed" and _leaves_none(process, change, whole)
     ]
     if lost:
         yield f"{len(lost)} times the last whole checkpoint was removed before the next was written: none was on disk meanwhile"
 
 
-def _leaves_none(process: ProbedProcess, removal: _Change, whole: set[str]) -> bool:
+def _leaves_none(process: ProbedProcess, removal: Change, whole: set[str]) -> bool:
     """Beside a save, or right before one: a checkpoint that goes before steps do may have been copied to elsewhere."""
-    gone = {path for path in whole if _is_in(path, removal.path)}
+    gone = {path for path in whole if is_in(path, removal.path)}
     at = removal.at_ns
     step = next((one for one in process.updates_ns if one > at), None)
     needed = any(
@@ -118,65 +115,12 @@ def _leaves_none(process: ProbedProcess, removal: _Change, whole: set[str]) -> b
     return bool(gone) and not whole - gone and needed
 
 
-def _pointed_too_early(run: ProbedRun) -> Iterator[str]:
-    """A link or a small file, as `latest`, names a checkpoint that is not whole yet."""
-    made_aside = {event["source"] for event in _events(run, "moved")}
-    early = Counter(
-        os.path.basename(change.path)
-        for process in run.trained
-        for change, whole in _changes(process)
-        if change.to and change.path not in made_aside
-        if _is_early(change, process, whole)
-    )
-    for name, times in early.items():
-        yield (
-            f"{times} times {name} was moved to a checkpoint before that was finished: a kill meanwhile leaves it at one that is not whole."
-            " Move it when the save has finished"
-        )
-
-
-def _is_early(pointer: _Change, process: ProbedProcess, whole: set[str]) -> bool:
-    """Of what it names, the newest counts. Files of a checkpoint itself are no pointers, nor what an engine does within the call that saves."""
-    if any(_is_in(pointer.path, save.path) for save in process.saves):
-        return False
-    # A session may say at its end when saves were finished, which a killed one has not.
-    known = [save for save in process.saves if save.finished_ns or save.kind != "session"]
-    named = [save for save in known if _names(pointer, save.path)]
-    begun = [save for save in named if save.start_ns <= pointer.at_ns] or named
-    newest = [save for save in begun if save.updates == max(one.updates for one in begun)]
-    if any(save.stepping and save.start_ns <= pointer.at_ns <= (save.end_ns or pointer.at_ns) for save in newest):  # fmt: skip
-        return False
-    return any(save.path not in whole and not _was_renamed(save, process, pointer.at_ns) for save in newest)  # fmt: skip
-
-
-def _was_renamed(save: ProbedSave, process: ProbedProcess, until_ns: int) -> bool:
-    return any(
-        event["event"] == "moved" and save.start_ns <= event["at_ns"] <= until_ns and _is_in(save.path, event["source"] or "?")
-        for event in process.events
-    )  # fmt: skip
-
-
-def _names(pointer: _Change, path: str) -> bool:
-    """Whether what it says is this path or its folder, by a path, its name or its number, as `global_step30` and `30`."""
-    folder, to = os.path.dirname(pointer.path), pointer.to
-    whole = os.path.normpath(os.path.join(folder, to))
-    if _is_in(path, whole) or _is_in(whole, path):
-        return True
-    name = os.path.relpath(path, folder).split(os.sep)[0]
-    if to.isdigit():
-        return int(to) in map(int, re.findall(r"\d+", name))
-    return any(
-        re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w.-])", to)
-        for one in (name, os.path.splitext(name)[0])
-    )
-
-
 def _in_place(run: ProbedRun) -> Iterator[str]:
     """While the only checkpoint is written anew under its own name, none is whole."""
     found = Counter(
         os.path.basename(change.path)
         for process in run.trained
-        for change, whole in _changes(process)
+        for change, whole in changes(process)
         if change.kind == "overwritten" and whole == {change.path}
     )
     for name, times in found.items():
@@ -184,56 +128,6 @@ def _in_place(run: ProbedRun) -> Iterator[str]:
             f"{times} times the only whole checkpoint was overwritten in place ({name}): a kill meanwhile leaves none."
             " Save under another name, and rename it by os.replace when it is whole"
         )
-
-
-class _Change(NamedTuple):
-    """Of the checkpoints on disk."""
-
-    at_ns: int
-    kind: str
-    """overwritten, finished, moved, duplicated, linked, pointed or removed."""
-    path: str
-    source: str = ""
-    to: str = ""
-    """What a pointer names."""
-
-
-FOLDERS_OF_MANY = ("session", "accelerate")
-"""Kinds of saves whose path may be a folder that keeps older checkpoints."""
-
-
-def _changes(process: ProbedProcess) -> Iterator[tuple[_Change, set[str]]]:
-    """Each with the paths that were whole just before it, as far as this process has seen."""
-    moves: dict[str, list[int]] = defaultdict(list)
-    found: list[_Change] = []
-    for event in process.events:
-        if event["event"] in ("moved", "duplicated", "linked", "pointed", "removed"):
-            source = event.get("source") or ""
-            to = event.get("to") or (source if event["event"] == "duplicated" else "")
-            found.append(_Change(event["at_ns"], event["event"], event["path"], source, to))
-        if event["event"] == "moved":
-            moves[event["path"]].append(event["at_ns"])
-    for save in process.saves:
-        end = save.finished_ns
-        renamed = any(save.start_ns <= at <= (end or at) for at in moves[save.path])
-        if not renamed and save.kind not in FOLDERS_OF_MANY and not is_url(save.path):
-            found.append(_Change(save.start_ns, "overwritten", save.path))
-        if end is not None and not save.failed:
-            found.append(_Change(end, "finished", save.path))
-    whole: set[str] = set()
-    for change in sorted(found):
-        yield change, whole
-        gone = change.source if change.kind == "moved" else change.path
-        own = [path for path in whole if _is_in(path, change.source)] if change.source else []
-        if change.kind in ("overwritten", "removed", "moved"):
-            whole -= {path for path in whole if _is_in(path, gone)}
-        whole |= {change.path + path[len(change.source) :] for path in own}
-        if change.kind == "finished":
-            whole.add(change.path)
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder + os.sep)
 
 
 def _copied(run: ProbedRun) -> Iterator[str]:

@@ -6,8 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from ckptbench_probe.dangers import SYNCED_UNSEEN, dangers, synced
+from ckptbench_probe.dangers import dangers
 from ckptbench_probe.measures import Checkpoint, Measures
+from ckptbench_probe.pointers import SYNCED_UNSEEN, synced
 from ckptbench_probe.reading import ProbedRun
 from ckptbench_probe.storage import NOT_SEEN, is_url
 from ckptbench_probe.words import counted, duration, percent, size, spread

@@ -15,6 +15,8 @@ from ckptbench_probe.check.folders import FOLDER
 from ckptbench_probe.check.saved import CANNOT_TELL, MIXED, TORN, WHOLE, Saved
 from ckptbench_probe.harmless import say, say_lines
 from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name, words_of
+from ckptbench_probe.pointers import pointed_before_sync, pointed_too_early
+from ckptbench_probe.reading import read
 from ckptbench_probe.screen import NOTHING, WIDTH
 from ckptbench_probe.variables import CHECK
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 REPORT = "saves.json"
-SOUND, IS_TORN = "sound", "torn"
-CODES = {SOUND: 0, IS_TORN: 1, CANNOT_TELL: 2, MIXED: 3}
+SOUND, IS_TORN, EARLY = "sound", "torn", "pointed too early"
+CODES = {SOUND: 0, IS_TORN: 1, CANNOT_TELL: 2, MIXED: 3, EARLY: 4}
 MOST_ROWS = 4
 """Checkpoints of one verdict that are told a line each."""
 MOST_UPDATES = 8
@@ -35,7 +37,7 @@ def add(verbs: Verbs) -> None:
         "saves",
         help="whether each file is the state of one update, whole",
         usage="ckptbench-probe check saves [--folder FOLDER] -- COMMAND ...",
-        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit code 0: all are sound; 1: one is torn; 2: cannot tell; 3: nothing tore, but a save was given tensors of several updates, as of a best model beside the newest optimizer.",
+        description="Runs the command, and loads each checkpoint as soon as it is finished. Exit code 0: all are sound; 1: one is torn; 2: cannot tell; 3: nothing tore, but a save was given tensors of several updates, as of a best model beside the newest optimizer; 4: nothing tore, but a pointer, as `latest`, was moved to a checkpoint before that was finished.",
     )
     verb.add_argument(
         "--folder", type=Path, default=Path(FOLDER), help="for what is found; default: %(default)s"
@@ -75,13 +77,16 @@ def tell(folder: Path, name: str, code: int, begun: float) -> int:
     seen = ranks(folder / name, name)
     found = checkpoints(seen)
     troubles = [trouble for rank in seen for trouble in rank.troubles]
-    verdict = _verdict(found, code, troubles)
+    run = read(folder / name, name)
+    early = pointed_too_early(run)
+    verdict = _verdict(found, code, troubles, early)
     trained = sum(rank.trains for rank in seen)
     beside = _beside(found, begun)
     lines = _lines(found, verdict, code, troubles, beside) if trained else [NOTHING]
+    lines += [_line("pointer", text) for text in (*early, *pointed_before_sync(run))]
     content = {
         "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": trained, "command_exit_code": code,
-        "checkpoints": [one.as_dict() for one in found], "not_compared": beside, "troubles": troubles, "runs": str(folder / name),
+        "checkpoints": [one.as_dict() for one in found], "not_compared": beside, "pointed_too_early": early, "troubles": troubles, "runs": str(folder / name),
     }  # fmt: skip
     try:
         (folder / REPORT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -91,10 +96,12 @@ def tell(folder: Path, name: str, code: int, begun: float) -> int:
     return CODES[verdict]
 
 
-def _verdict(found: list[Checkpoint], code: int, troubles: list[str]) -> str:
+def _verdict(found: list[Checkpoint], code: int, troubles: list[str], early: list[str]) -> str:
     verdicts = {one.verdict for one in found}
     if TORN in verdicts:
         return IS_TORN
+    if early:
+        return EARLY
     if not found or CANNOT_TELL in verdicts or troubles or code != 0:
         return CANNOT_TELL
     return MIXED if MIXED in verdicts else SOUND
@@ -164,6 +171,8 @@ def _sentence(
     if verdict == IS_TORN:
         torn = sum(one.verdict == TORN for one in found)
         return f"TORN: {torn} of {_number(found)} {'is' if torn == 1 else 'are'} not the state of one update"
+    if verdict == EARLY:
+        return "pointed too early: a kill can leave a pointer at a checkpoint that is not whole"
     if verdict == MIXED:
         mixed = sum(one.verdict == MIXED for one in found)
         return f"mixed as given: {mixed} of {_number(found)} {'has' if mixed == 1 else 'have'} tensors of several updates, and nothing tore: the save was given them"
