@@ -323,6 +323,35 @@ def stager_reused(state: State, name: str) -> None:
     stager_reused_early(state, name)
 
 
+def point_to(name: str) -> None:
+    """Each way has a pointer of its own."""
+    with open(f"latest_{name.rpartition('-')[0]}", "w") as file:
+        file.write(name)
+
+
+def pointed_ahead(state: State, name: str) -> None:
+    in_thread(torch.save, copy.deepcopy(state), name)
+    point_to(name)
+
+
+def pointed_behind(state: State, name: str) -> None:
+    def write(state: State) -> None:
+        torch.save(state, name)
+        point_to(name)
+
+    in_thread(write, copy.deepcopy(state))
+
+
+def pointed_first(state: State, name: str) -> None:
+    point_to(name)
+    torch.save(state, name)
+
+
+def pointed_last(state: State, name: str) -> None:
+    torch.save(state, name)
+    point_to(name)
+
+
 def wait() -> None:
     while PENDING:
         PENDING.pop().result()
@@ -334,7 +363,7 @@ WAYS: dict[str, Callable[[State, str], Any]] = {
         torch_sync, torch_open_file, torch_behind, torch_thread, torch_thread_shallow, torch_thread_cloned, torch_pool, torch_pool_cloned, torch_pool_buffers, safetensors_thread, safetensors_thread_cloned,
         queue_alias, queue_cloned, queue_counts, thread_of_a_class, same_path, late_file, late_file_fails, two_files, folder, names, names_thread, dcp_url,
         two_updates, older_copy_too, cast, cut_short, fails, no_tensor, dcp_sync, dcp_async, dcp_process, staging, staging_awaited,
-        stager_reused_early, stager_reused,
+        stager_reused_early, stager_reused, pointed_ahead, pointed_behind, pointed_first, pointed_last,
     )
 }  # fmt: skip
 

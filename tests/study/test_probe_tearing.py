@@ -51,6 +51,7 @@ TORN = {
 WHOLE = (
     "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
     "dcp_process", "staging_awaited", "stager_reused", "queue_cloned", "same_path", "late_file", "folder", "names",
+    "pointed_ahead", "pointed_behind", "pointed_first", "pointed_last",
 )  # fmt: skip
 CANNOT_TELL = {
     "cut_short": "its engine cannot read it (",
@@ -75,6 +76,13 @@ def test_the_training_prints_what_it_prints_without_the_check(
 ) -> None:
     alone = plain(tmp_path, warm("pytorch", "plain"), str(TEARING), "torch_sync")
     assert everything.lines == [f"{way} {alone.split()[1]}" for way in WAYS]
+
+
+@pytest.mark.frameworks("pytorch")
+def test_pointers_that_are_moved_before_their_checkpoint_is_finished(everything: Ways) -> None:
+    """In a thread and by hand."""
+    told = [text.partition(" was moved")[0] for text in everything.report["pointed_too_early"]]
+    assert sorted(told) == ["3 times latest_pointed_ahead", "3 times latest_pointed_first"]
 
 
 @pytest.mark.frameworks("pytorch")
