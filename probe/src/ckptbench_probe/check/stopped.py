@@ -173,7 +173,9 @@ def _taken(
             return SAVES, f"saves in {duration(_saved_s(stopped))}, and trains on until SIGKILL after {grace}"  # fmt: skip
         more = max(rank.last for rank in stopped) - stop.at
         return IGNORES, f"ignores {stop.signal}: it trains on until SIGKILL after {grace}, {counted(more, 'update')} more"  # fmt: skip
-    if signalled.grew and start < stop.at:
+    if signalled.grew and start >= stop.at:
+        return SAVES, f"saves in {duration(_saved_s(stopped))}, and has not ended until SIGKILL after {grace}"  # fmt: skip
+    if signalled.grew and (cut or not any(rank.saves for rank in stopped)):
         return TOO_LATE, f"saves too late: the save was not finished after {grace}"
     saved = "has saved, and " if start >= stop.at else ""
     return HANGS, f"hangs: it {saved}stands still until SIGKILL after {grace}"
