@@ -38,9 +38,11 @@ with session() as s:
 RENAMED, IN_PLACE = 'os.path.join(folder, ".partial")', "path"
 
 
-def check(bench: Bench, saved: str, *options: str, updates: int = 30) -> tuple[int, list[str]]:
+def check(
+    bench: Bench, saved: str, *options: str, updates: int = 30, folder: str = "{folder}"
+) -> tuple[int, list[str]]:
     path = bench.write("train.py", LOOP.replace("SAVED", saved))
-    command = [bench.launcher, str(path), "{folder}", str(updates)]
+    command = [bench.launcher, str(path), folder, str(updates)]
     done = subprocess.run(
         [*bench.probe(), "check", "kill", *options, "--", *command], cwd=bench.folder, env=bench.environment(), capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
@@ -53,8 +55,8 @@ def outcomes(bench: Bench) -> dict[str, Any]:
 
 
 def test_a_folder_that_is_renamed_is_safe(bench: Bench) -> None:
-    """Also while an old one is removed."""
-    code, lines = check(bench, RENAMED)
+    """Also while an old one is removed. Each run has the program's folder to itself."""
+    code, lines = check(bench, RENAMED, "--output", "out", folder="out")
     assert code == 0, lines
     assert lines[0] == "safe: after each of 5 kills in save 3, of update 6, it is resumed from a whole checkpoint"  # fmt: skip
     assert outcomes(bench) == {

@@ -32,9 +32,11 @@ with session() as s:
 """
 
 
-def check(bench: Bench, how: str, *options: str, shell: str = "") -> tuple[int, list[str]]:
+def check(
+    bench: Bench, how: str, *options: str, shell: str = "", folder: str = "{folder}"
+) -> tuple[int, list[str]]:
     path = bench.write("train.py", LOOP)
-    command = [bench.launcher, str(path), "{folder}", how]
+    command = [bench.launcher, str(path), folder, how]
     if shell:
         command = ["sh", "-c", shell.format(" ".join(command))]
     words = [*bench.probe(), "check", "stop", "--grace", "60s", "--signal", "USR1", *options]
@@ -61,7 +63,8 @@ def test_a_session_is_stopped_at_its_update(python: str, bench: Bench) -> None:
 
 def test_ranks_get_the_signal_without_their_launcher(bench: Bench) -> None:
     """The shell would die of it."""
-    code, lines = check(bench, "handles", "--at", "6", "--to", "ranks", shell="{0}; exit 0")
+    options = ("--at", "6", "--to", "ranks", "--output", "out")
+    code, lines = check(bench, "handles", *options, shell="{0}; exit 0", folder="out")
     assert (code, report(bench)["resumed_from"]) == (0, 6), lines
     assert "(without B: it goes to what srun has started, and not to the batch script)" in lines[1]
 

@@ -73,7 +73,7 @@ def test_a_training_that_ends_without_a_save(
 @pytest.mark.parametrize(
     ("how", "code", "begin", "more"),
     [
-        ("slow", 4, "saves too late: the save was not finished after 4.0 s: 3 updates lost", "partial.pt is half written, and the resume left it alone"),
+        ("slow", 4, "saves too late: the save was not finished after 4.0 s: 3 updates lost", "the save of partial.pt was cut off, and the resume left it alone"),
         ("in-place", 1, "TORN: the save of step-7.pt was cut off, and the resume takes it: it failed", "rank 0 stood in probe_stops.py:"),
         ("ignores", 5, "ignores SIGTERM: it trains on until SIGKILL after 4.0 s, ", "rank 0 stood in "),
         ("trains-on", 0, "saves in ", "paste: #SBATCH --signal=B:TERM@"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import folders, points
 from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
-from ckptbench_probe.check.killing import FILE_EVENT, KILLED, RECORD
+from ckptbench_probe.check.killing import END, FILE_EVENT, KILLED, RECORD
 from ckptbench_probe.check.points import Point
 from ckptbench_probe.check.restored import broken, start_of
 from ckptbench_probe.check.runs import Ended
@@ -91,6 +91,8 @@ class _Check:
         self._own, self._save = own, save
         self._limit_s = own.limit_s
         self._window = ""
+        self._before = ""
+        """Run whose checkpoints lie in a folder that the program has fixed."""
 
     def made(self, *, whole: bool) -> Verdict:
         """`whole`: at every event."""
@@ -120,11 +122,13 @@ class _Check:
         name = f"killed-{number}"
         print(f"{TOLD}killed {point.name} ...", file=sys.stderr, flush=True)
         ended = self._run(name, f"{self._window} {point.told}")
-        if not ended.at_update:
-            return Outcome(point.name, CANNOT_TELL, "the training did not come there")
+        if not ended.at_update or _ended_at(ended)[0]["what"] == END:
+            return Outcome(point.name, CANNOT_TELL, "this time the save had no such event")
         return self._resumed(name, ended, point.name)
 
     def _run(self, name: str, at: str) -> Ended:
+        folders.set_aside(self._own.output, f"{self._own.folder.name}-{self._before}")
+        self._before = name
         place = self._own.checkpoints(name)
         told = {KILL_IN: str(self._own.output or place), KILL_AT: at}
         return self._start(name, folders.placed(self._own.command, place), told)
@@ -137,7 +141,6 @@ class _Check:
     def _resumed(self, name: str, killed: Ended, point: str) -> Outcome:
         command = folders.placed(self._own.again, self._own.checkpoints(name))
         again = self._start(f"{name}-resumed", command, {END_AT: "1"})
-        folders.set_aside(self._own.output, f"{self._own.folder.name}-{name}")
         before, after = ranks(killed.folder), ranks(again.folder)
         start = start_of(before, after)
         why = broken(before, after, start, again)
@@ -151,11 +154,18 @@ class _Check:
 
 
 def _updates(run: Ended) -> list[int]:
-    """After which saves began, the one among them that ended the run: of the rank that it ended."""
+    """After which saves began, the one among them that ended the run."""
+    end, events = _ended_at(run)
+    return sorted({end["updates"], *(one["updates"] for one in events if one["event"] == "save")})
+
+
+def _ended_at(run: Ended) -> tuple[Event, list[Event]]:
+    """The event at which a rank has ended the run, and all events of that rank."""
     for _, events in traces(run.folder):
-        if any(one["event"] == KILLED for one in events):
-            return sorted({one["updates"] for one in events if one["event"] in ("save", KILLED)})
-    return []
+        for one in events:
+            if one["event"] == KILLED:
+                return one, events
+    raise LookupError(f"{run.folder}: no rank has ended this run")
 
 
 def _events(run: Ended, begin: int, end: int) -> list[Event]:

@@ -22,7 +22,7 @@ from ckptbench_probe.variables import KILL_AT, KILL_IN, seat
 
 RECORD = "record"
 FILE_EVENT, KILLED = "file_event", "killed_at"
-WRITE, RENAME, REMOVE, LINK = "write", "rename", "remove", "link"
+WRITE, RENAME, REMOVE, LINK, END = "write", "rename", "remove", "link", "end"
 BEFORE, BEGUN, HALF = "before", "begun", "half"
 NATIVE = ("torch.save", "safetensors")
 """Kinds of files that are written without Python's `open`."""
@@ -59,13 +59,13 @@ class Killer:
         if self._saves and self._inside(storage.place(path)):
             self._begun.add(PROCESS.updates.done)
             if len(self._begun) > self._saves:
-                self._kill("end", "")
+                self._kill(END, "")
 
     def updated(self) -> None:
         """An update has ended, and with it what the save before it can still do."""
         self.settle()
         if PROCESS.updates.done >= self._until:
-            self._kill("end", "")
+            self._kill(END, "")
 
     @property
     def _looks(self) -> bool:

@@ -149,7 +149,7 @@ def judge(stop: Stop, signalled: Signalled, stopped: list[Rank], again: Ended) -
     paste = _paste(stop, _needed(signalled, stopped)) if verdict == SAVES else None
     lines = [f"{text}: {lost}", *_more(stop, signalled, stopped)]
     if cut and verdict != SAVES:
-        lines.append(f"{os.path.basename(cut[0].path)} is half written, and the resume left it alone")  # fmt: skip
+        lines.append(f"the save of {os.path.basename(cut[0].path)} was cut off, and the resume left it alone")  # fmt: skip
     lines += _pasted(stop, paste)
     return Verdict(verdict, tuple(lines), paste=paste, **known)
 
@@ -166,8 +166,9 @@ def _taken(
     if took is not None:
         if start >= stop.at:
             return SAVES, f"saves and ends in {duration(took)} of the {grace}"
-        how = "before its save was finished" if cut else "without a save"
-        return (TOO_LATE if cut else NO_SAVE), f"ends {how}, in {duration(took)} of the {grace}"
+        late = any(one.begun_s > 0 for one in cut)
+        how = "before its save was finished" if late else "without a save"
+        return (TOO_LATE if late else NO_SAVE), f"ends {how}, in {duration(took)} of the {grace}"
     if trained_s > stop.grace_s / 2:
         if start >= stop.at and any(one.finished_s is not None for one in answered):
             return SAVES, f"saves in {duration(_saved_s(stopped))}, and trains on until SIGKILL after {grace}"  # fmt: skip
