@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "done": self.done,
         }
-        if not self.stop or self.how not in ("slow", "in-place"):
+        if not self.stop or self.how not in ("slow", "in-place", "thread"):
             torch.save(saved, partial)
         else:
             torch.save(saved, Slow(path if self.how == "in-place" else partial))
@@ -76,6 +77,10 @@ class Training:
             time.sleep(STEP_S)
             self.update()
             self.agree()
+            if self.stop and self.how == "thread":
+                threading.Thread(target=self.save, daemon=True).start()
+                time.sleep(0.5)
+                os._exit(0)  # with the thread
             if self.done % SAVE_EVERY == 0 or (self.stop and self.how != "exits"):
                 self.save()
             if self.stop and self.how != "trains-on":

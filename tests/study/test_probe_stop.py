@@ -74,12 +74,13 @@ def test_a_training_that_ends_without_a_save(
     ("how", "code", "begin", "more"),
     [
         ("slow", 4, "saves too late: the save was not finished after 4.0 s: 3 updates lost", "the save of partial.pt was cut off, and the resume left it alone"),
+        ("thread", 4, "ends before its save was finished, in ", "the save of partial.pt was cut off, and the resume left it alone"),
         ("in-place", 1, "TORN: the save of step-7.pt was cut off, and the resume takes it: it failed", "rank 0 stood in probe_stops.py:"),
         ("ignores", 5, "ignores SIGTERM: it trains on until SIGKILL after 4.0 s, ", "rank 0 stood in "),
         ("trains-on", 0, "saves in ", "paste: #SBATCH --signal=B:TERM@"),
     ],
 )  # fmt: skip
-def test_a_training_that_sigkill_must_end(
+def test_a_training_whose_save_or_end_does_not_come_in_time(
     how: str, code: int, begin: str, more: str, tmp_path: Path
 ) -> None:
     found = stopped(tmp_path, how, SHORT)

@@ -49,7 +49,7 @@ def run(
 ) -> Signalled:
     """`limit_s`: until the update. `checkpoints`: their folder. Raises CannotStartError."""
     folder.mkdir(parents=True)
-    own = {STOP_BY: number.name if to in (RANKS, ALL) else ""}
+    own = {STOP_BY: f"{number.name} {stopping.ITSELF if to in (RANKS, ALL) else to}"}
     variables = {**environment(os.environ, folder, folder.name), CHECK: "resume", **own, **told}
     begun = time.monotonic()
     adopt_orphans()

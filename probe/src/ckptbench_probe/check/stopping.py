@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -25,7 +26,10 @@ SENT = "signal-sent"
 """File that the check leaves when the launcher has the signal, if it is to get it."""
 LOOK = "look"
 """File that the check leaves when ranks that still live are to say where they stand."""
-LOOKS_S = 0.1
+LOOKS_S, LOOKS_US = 0.1, 20_000
+ITSELF = "itself"
+HANDED_ON_S = 5.0
+"""For a launcher to hand the signal on; then training goes on without."""
 LIBRARIES = tuple(
     {sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")}
     | {os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, "<frozen"}
@@ -40,11 +44,25 @@ def await_signal(update: int, thread: int | None) -> None:
     own = seat()
     PROCESS.trace.write(STOPPED, update=update, rank=own.rank if own else 0, at_ns=monotonic_ns())
     meeting.meet(os.path.join(folder, READY))
-    meeting.wait_for([os.path.join(folder, SENT)])
-    name = os.environ.get(STOP_BY)
-    if name:
+    name, by = os.environ[STOP_BY].split()
+    if by == ITSELF:
+        meeting.wait_for([os.path.join(folder, SENT)])
         for process in [*below(os.getpid()), os.getpid()]:
             os.kill(process, signal.Signals[name])
+    else:
+        _await(os.path.join(folder, SENT), signal.Signals[name])
+
+
+def _await(sent: str, number: signal.Signals) -> None:
+    """From the launcher, which may take its time to hand it on. The call is in C, as Python's own goes on sleeping after a signal."""
+    sleep = ctypes.CDLL(None).usleep
+    until = time.monotonic() + meeting.WAITS_S
+    came = False
+    while not came and time.monotonic() < until:
+        came = sleep(LOOKS_US) != 0
+        if until > time.monotonic() + HANDED_ON_S and os.path.exists(sent):
+            ignored = signal.getsignal(number) is signal.SIG_IGN
+            until = time.monotonic() + (0 if ignored else HANDED_ON_S)
 
 
 def _watch(folder: str, thread: int | None) -> None:
