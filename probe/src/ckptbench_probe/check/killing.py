@@ -130,25 +130,22 @@ class Killer:
     def settle(self) -> None:
         """Something else comes after the file that is to be half written."""
         if self._half:
-            self._cut(self._half)
+            self.cut(self._half)
 
-    def _cut(self, path: str) -> NoReturn:
-        self._quietly(lambda: os.truncate(path, os.path.getsize(path) // 2))
-        self._kill(WRITE, path)
-
-    def write(self, path: str, original: Callable[[], Any]) -> Any:
-        """A call that writes a file without Python's `open`."""
+    def writes(self, path: str) -> bool:
+        """A file, without Python's `open`. Whether it is to be cut when it is written."""
         inside = self._inside(path)
         if inside is None or not self._looks:
-            return original()
+            return False
         how = self._comes(WRITE, inside)
         if how == BEGUN:
             self._quietly(lambda: Path(inside).write_bytes(b""))
             self._kill(WRITE, inside)
-        result = original()
-        if how == HALF:
-            self._cut(inside)
-        return result
+        return how == HALF
+
+    def cut(self, path: str) -> NoReturn:
+        self._quietly(lambda: os.truncate(path, os.path.getsize(path) // 2))
+        self._kill(WRITE, path)
 
     def _kill(self, what: str, path: str) -> NoReturn:
         """All processes: the check ends those of other ranks."""
@@ -182,12 +179,20 @@ def native(original: Call, kind: str, target: Target) -> Call:
     if kind not in NATIVE:
         return original
 
+    def named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Not of a file that the program has opened, which Python tells of."""
+        paths = [one for one in (*args, *kwargs.values()) if isinstance(one, (str, os.PathLike))]
+        return target(args, kwargs) if paths else None
+
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        path, own = harmless(target)(args, kwargs), killer()
-        named = any(isinstance(one, (str, os.PathLike)) for one in [*args, *kwargs.values()])
-        if own is None or path is None or not named:
+        path, own = harmless(named)(args, kwargs), harmless(killer)()
+        if own is None or path is None:
             return original(*args, **kwargs)
-        return own.write(path, lambda: original(*args, **kwargs))
+        is_cut = harmless(own.writes)(path)
+        result = original(*args, **kwargs)
+        if is_cut:
+            harmless(own.cut)(path)
+        return result
 
     return save

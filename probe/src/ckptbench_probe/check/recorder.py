@@ -116,9 +116,9 @@ class Recorder:
 
     def updated(self, now: Now) -> None:
         """An update has ended."""
-        own = killer()
+        own = harmless(killer)()
         if own is not None:
-            own.updated()
+            harmless(own.updated)()
         done = PROCESS.updates.done
         if done <= self._done:
             return
@@ -151,7 +151,7 @@ class Recorder:
         """Once, where this training is to be stopped by a signal: it comes while the next update is computed, as nearly every signal does."""
         if not self._stopped and self.made >= _limit(STOP_AT):
             self._stopped = True
-            stopping.await_signal(self.made, self.thread)
+            harmless(stopping.await_signal)(self.made, self.thread)
 
     def _changes_nothing(self, digests: dict[str, str]) -> bool:
         """As of an optimizer that counts its steps, and has not: no parameter had a gradient, or a fused kernel has left it out."""
