@@ -156,7 +156,7 @@ def test_slurm_stops_a_job_as_the_pasted_line_says(slurm: object, tmp_path: Path
         script = tmp_path / f"{name}.sh"
         command = shlex.join([*train, str(tmp_path / name)])
         script.write_text(f"#!/bin/sh\n{report['paste']}\nexport SLURM_PROCID=0\nexec {command}\n")
-        return check(["sbatch", "--parsable", "--mem=400", f"--output={tmp_path}/{name}.txt", *options, str(script)], {}).strip()  # fmt: skip
+        return check(["sbatch", "--parsable", "--mem=400", f"--chdir={tmp_path}", f"--output={tmp_path}/{name}.txt", *options, str(script)], {}).strip()  # fmt: skip
 
     submit("limited", "--time=1", "--nodelist=node1")
     cancelled = submit("cancelled", "--time=30", "--nodelist=node1")
