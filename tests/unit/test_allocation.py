@@ -82,7 +82,7 @@ def test_slurm_says_which_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_slurm_job_without_scontrol_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(LaunchError, match=r"job 12 cannot be told.*is scontrol on the PATH"):
+    with pytest.raises(LaunchError, match=r"job 12 cannot be read.*is scontrol on the PATH"):
         read_allocation({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"})
 
 
