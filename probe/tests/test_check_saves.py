@@ -312,7 +312,7 @@ def test_files_of_one_checkpoint_must_be_of_one_update(
     code, lines = told(folder, capfd, one)
     assert code == 3
     assert lines[1] == (
-        "mixed         checkpoint-5: the save received tensors of several updates:  1 of update 5 and 1 of update 6"
+        "mixed         checkpoint-5: the save received tensors of several updates: 1 of update 5 and 1 of update 6"
     )
 
 
@@ -409,7 +409,7 @@ def test_what_was_mixed_as_given_is_not_torn(
     assert code == 3
     assert lines[:2] == [
         "verdict       mixed as given: 1 of 2 checkpoints has tensors of several updates, but nothing tore: the program passed them to the save",
-        "mixed         step-4.pt: the save received tensors of several updates:  3 of update 2 and 6 of update 4",
+        "mixed         step-4.pt: the save received tensors of several updates: 3 of update 2 and 6 of update 4",
     ]
 
 

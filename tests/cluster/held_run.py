@@ -21,9 +21,9 @@ EPOCHS = 12
 """Enough for three stops and the end."""
 STEPS_PER_EPOCH = 40
 HELD_AFTER = 2
-"""Epochs of every rank, since it started anew."""
+"""Epochs of every rank, since it started again."""
 TARGET = "results/tables/runs.parquet"
-REQUEST = ": a checkpoint follows"
+REQUEST = ": saving a checkpoint"
 """What its launcher says when it is told to stop."""
 
 

@@ -41,7 +41,7 @@ def interrupt(
 def stop(plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     """Run the cell, and have it told to stop after this step."""
     stop_after(monkeypatch, after)
-    with pytest.raises(RunStopped, match="as told by SIGUSR2"):
+    with pytest.raises(RunStopped, match="by SIGUSR2"):
         run_cell(plan, execution)
     stop_after(monkeypatch, None)
 

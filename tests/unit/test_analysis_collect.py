@@ -312,7 +312,7 @@ def test_runs_on_two_datasets_of_one_name_are_not_put_together(tmp_path: Path) -
         for repeat, sha256 in enumerate(("a", "b"))
     ]
     with pytest.raises(
-        RunFolderError, match="dataset_sha256 differs, so digits was made anew betw"
+        RunFolderError, match="dataset_sha256 differs, so digits was prepared again betw"
     ):
         collect(folders)
 

@@ -137,7 +137,7 @@ def test_an_interval_is_written_as_it_is_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["e0", "1", "s-3", "always", ""])
 def test_no_other_interval_is_read(text: str) -> None:
-    with pytest.raises(ConfigError, match="is none of"):
+    with pytest.raises(ConfigError, match="is not one of"):
         Interval.parse(text)
 
 

@@ -357,7 +357,7 @@ def test_a_requeued_job_goes_on_by_itself_counts_it_and_is_no_timing(
     in_job(monkeypatch, "42")
     for requeues, last_step in enumerate((3, 7)):
         stop_after(monkeypatch, last_step)
-        with pytest.raises(RunStopped, match=f"after step {last_step}, as told by SIGUSR2"):
+        with pytest.raises(RunStopped, match=f"after step {last_step}, by SIGUSR2"):
             run_cell(plan, execution)
         manifest = read_json(plan.run_folder / "manifest.json")
         assert (manifest["status"], manifest["requeues"]) == ("stopped", requeues)
