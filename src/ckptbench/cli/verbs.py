@@ -40,6 +40,8 @@ from ckptbench.decide.state_bytes import DTYPES, OPTIMIZERS
 WRONG_USE = 2
 WIDTH = 80
 """Of an answer that goes to no terminal."""
+CALLED_OTHERWISE = {"--stall": ["--blocking", "--async"], "--interval": ["--now"]}
+"""Options by the words of the pages and of other tools."""
 NARROWEST, WIDEST = 40, 100
 """Of one on a terminal: longer lines of prose are hard to read, and numbers are never broken."""
 
@@ -55,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         click.echo("Error: interrupted", err=True)
         return 1
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.option_name in CALLED_OTHERWISE:
+            error.possibilities = CALLED_OTHERWISE[error.option_name]
         click.echo(for_reader(f"Error: {error.format_message()}"), err=True)
         return error.exit_code
     return done if isinstance(done, int) else 0
