@@ -354,7 +354,7 @@ GOOD = ["--value", "every=5,10", "--baseline", "every=0"]
         (["--value", "every", "--", "sh", "{folder}"], "--value every: write a name of letters, digits and _, and what it stands for"),
         (["--value", "folder=a", "--", "sh", "{folder}"], "--value folder=a: {folder} is a fresh folder for each run: use another name"),
         (["--value", "every='5", *GOOD[2:], "--", "sh", "{folder}", "{every}"], "every='5: quotes in a value must come in pairs"),
-        ([*GOOD, "--output", "/proc/none", "--", "sh", "{folder}", "{every}"], "/proc/none cannot be written to (No such file or directory)"),
+        ([*GOOD, "--folder", "/proc/none", "--", "sh", "{folder}", "{every}"], "/proc/none cannot be written to (No such file or directory)"),
     ],
 )  # fmt: skip
 def test_bad_words_are_told_in_one_line_before_anything_runs(

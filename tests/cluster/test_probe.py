@@ -99,7 +99,7 @@ def test_settings_are_compared_on_two_nodes_of_slurm(slurm: object, tmp_path: Pa
     (tmp_path / "train.py").write_text(COMPARED)
     command = [
         sys.executable, "-m", "ckptbench_probe.main", "compare", "--repeats", "2",
-        "--value", "interval=10,15", "--baseline", "interval=1000", "--output", str(tmp_path / "compared"),
+        "--value", "interval=10,15", "--baseline", "interval=1000", "--folder", str(tmp_path / "compared"),
         "--", *SRUN, sys.executable, "train.py", "{interval}", "{folder}",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip

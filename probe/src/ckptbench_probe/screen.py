@@ -75,7 +75,7 @@ def _costs(run: ProbedRun, measures: Measures) -> Iterator[tuple[str, str]]:
     whole = [one for one in measures.checkpoints if not one.failed]
     yield "checkpoints", _which(measures)
     if measures.stall:
-        yield "stall", f"{spread(measures.stall)}: a save stops training, on the slowest rank"
+        yield "stall", f"{spread(measures.stall)}: each save stops the slowest rank for this long"
     if measures.hidden:
         yield (
             "hidden",

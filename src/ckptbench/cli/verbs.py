@@ -76,7 +76,7 @@ class Decide(Grouped):
     groups: ClassVar[Groups] = {
         "How often it fails (one of these)": ("--mtbf", "--failures", "--days", "--log", "--count", "--gpu-mtbf", "--rate"),
         "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--gpu-hour-price"),
-        "What a save takes (--blocking, --async, both, or a file)": ("--blocking", "--async"),
+        "What a save takes (--blocking, --async, both, a size, or a file)": ("--blocking", "--async"),
         "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
         "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
         "The answer": ("--explain", "--save-steps", "--csv", "--json", "--html", "--help"),
@@ -100,9 +100,9 @@ class Decide(Grouped):
 @click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate: llama3, opt-175b, kokolis-1k, kokolis-rsc-1, kokolis-rsc-2, delta-a100-gsp, delta-a100-memory, delta-h100-memory; or a file like those.")
 @click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
-@click.option("--count", type=STATES, help="Also count jobs of --log in these states: PREEMPTED,TIMEOUT.")
+@click.option("--count", type=STATES, help="With --log: also count jobs in these states: PREEMPTED,TIMEOUT.")
 @click.option("--failures", type=FAILURES, help="Failures that you counted, in --days days; or a rate, 4/week.")
-@click.option("--days", type=DAYS, help="Days in which you counted --failures: --failures 3 --days 7.")
+@click.option("--days", type=DAYS, help="With --failures: the days in which you counted them, as in --failures 3 --days 7.")
 @click.option("--step", type=STEP, help="One step without a save: 2.5s, 1.2s/it or 0.83it/s.")
 @click.option("--blocking", type=A_BLOCKING, multiple=True, help="How long each save stops training. To compare several, name them: sharded=20s.")
 @click.option("--async", "asynchronous", type=AN_ASYNCHRONOUS, multiple=True, help="Each save stops training for STOP; the checkpoint is safe on storage WRITE later, as in 3s+90s.")
@@ -130,7 +130,7 @@ class Decide(Grouped):
 def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.
 
-    Write a unit behind each number: 90s, 8 min, 2h, 1-02:00:00; 98GB, 512 GiB; 1.6GB/s.
+    Write a unit after each time, size and rate: 90s, 8 min, 2h, 1-02:00:00; 98GB, 512 GiB; 1.6GB/s.
 
     \b
     ckptbench decide --gpus 256 --mtbf 14h --step 2.5s \\

@@ -71,7 +71,7 @@ def add_options(own: argparse.ArgumentParser, report: str) -> None:
         "--timeout",
         type=_minutes,
         metavar="MINUTES",
-        help="time limit of each run; default: three times the undisturbed run, and a minute",
+        help="time limit of each run; default: three times the first run, and a minute",
     )
     own.add_argument(
         "--folder",

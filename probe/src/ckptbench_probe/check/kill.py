@@ -33,10 +33,10 @@ RECORDED, CONTROL = "recorded", "control"
 def add(verbs: Verbs) -> None:
     own = verbs.add_parser(
         "kill",
-        help="does a kill in the middle of a save leave a whole checkpoint?",
+        help="whether a kill during a save leaves a whole checkpoint",
         usage="ckptbench-probe check kill [options] -- COMMAND ... {folder} ...",
-        description="Records what one save does to files. Then runs the training again for each event, kills it there by SIGKILL, and starts it again. "
-        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
+        description="Records what one save does to files. Then, for each event: runs the training, kills it there by SIGKILL, and resumes it. "
+        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())} (the resume begins at 0).",
     )
     own.add_argument(
         "--save",
@@ -45,7 +45,7 @@ def add(verbs: Verbs) -> None:
         metavar="N",
         help="which save; the training needs one more; default: %(default)s, so that an old one may be removed",
     )
-    own.add_argument("--all", action="store_true", help="every event of every rank; default: some")
+    own.add_argument("--all", action="store_true", help="kill at every event of every rank; default: at some of them")
     add_options(own, REPORT)
 
 

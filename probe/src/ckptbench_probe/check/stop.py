@@ -27,9 +27,9 @@ SIGNALS = ("TERM", "USR1", "INT")
 def add(verbs: Verbs) -> None:
     own = verbs.add_parser(
         "stop",
-        help="does it save when a scheduler stops it?",
+        help="whether it saves when a scheduler stops it",
         usage="ckptbench-probe check stop [options] -- COMMAND ... {folder} ...",
-        description="Runs the training until an update, sends it a signal, and SIGKILL at the end of the grace. Starts it again, and looks where it goes on. "
+        description="Sends the training a signal after an update, and SIGKILL at the end of the grace. Then starts it again, and looks where it continues. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
     )
     own.add_argument(
@@ -46,7 +46,7 @@ def add(verbs: Verbs) -> None:
         "--to",
         choices=(signals.LAUNCHER, signals.RANKS, signals.ALL),
         default=signals.LAUNCHER,
-        help="who gets it: the command itself, as by Slurm's --signal=B: and by Kubernetes; its ranks; or both, as by scancel and Slurm's time limit; default: %(default)s",
+        help="who gets it. launcher: only the command, as with --signal=B: of Slurm, or Kubernetes; ranks: only the training processes; all: both, as with Slurm's time limit, scancel, or --signal without B:; default: %(default)s",
     )
     own.add_argument(
         "--grace",

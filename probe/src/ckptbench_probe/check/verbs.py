@@ -19,7 +19,7 @@ VERBS: dict[str, Any] = {"saves": saves, "resume": resume, "stop": stop, "kill":
 def add(verbs: Verbs) -> None:
     check = verbs.add_parser(
         "check",
-        help="check whether saved files are whole, whether training resumes as if it had not been killed, and whether it saves when it is stopped",
+        help="check whether saved files are whole, whether training resumes as if never killed, whether it saves when it is stopped, and whether a kill during a save leaves a whole checkpoint",
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     for verb in VERBS.values():

@@ -105,7 +105,7 @@ def _unaligned(start: Unknown, seen: Seen) -> Verdict:
 def _began_again(seen: Seen) -> Verdict:
     finished = [update for update, done in seen.saves.items() if done and update < seen.kill_at]
     if finished:
-        line = f'does not resume: it started from 0, although the save of update {max(finished)} was finished. If another command resumes, name it:  --resume "COMMAND"'
+        line = f'does not resume: it started from 0, although the save of update {max(finished)} was finished. If another command resumes, name it: --resume "COMMAND"'
         return Verdict(DIFFERENT, (line, _lost_work(seen, 0)), resumed_from=0)
     begun = [update for update in seen.saves if update < seen.kill_at]
     why = (

@@ -112,13 +112,13 @@ def locked(output: Path) -> Iterator[None]:
         (output / RUNS).mkdir(parents=True, exist_ok=True)
         file = (output / LOCK).open("w")
     except OSError as error:
-        raise OutputError(f"{output} cannot be written to ({error.strerror}): name another folder by --output") from error  # fmt: skip
+        raise OutputError(f"{output} cannot be written to ({error.strerror}): name another folder by --folder") from error  # fmt: skip
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OutputError(
-                f"another comparison runs in {output}: wait for it, or name another folder by --output"
+                f"another comparison runs in {output}: wait for it, or name another folder by --folder"
             ) from None
         except OSError:
             say(f"{output} has no file locks: start no second comparison in it")

@@ -11,9 +11,9 @@ without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies with NumPy
 - **Files** overwrite those of a removed version, so one such version stays on the disk until the run ends (`version-recycled.partial`).
 - **Levels**: `memory` of the node (outlives processes), `node` (a disk of the node) and `shared`
   (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. `memory` and `node` keep one
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` keep one
   version, which is removed after a successful run. A restart uses the newest sound version, from the nearest level.
-- **Several nodes**: each keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
+- **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
   complete across them into the shared folder; one on other nodes uses the newest version there.
 - **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes
   parameters (spectral norm).

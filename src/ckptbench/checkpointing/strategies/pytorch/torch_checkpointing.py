@@ -3,7 +3,7 @@
 Version 0.1.1 copies model and optimizer into shared memory in a thread, parallel to the forward and backward pass; the update
 waits for the copy, as under `CheckpointManager.lock`. A process writes it with `torch.save`.
 
-- The forward pass changes running statistics while they are copied: versions of the documentation's examples hold statistics
+- The forward pass changes running statistics while they are copied: with the examples of its documentation, versions contain statistics
   of the next step. Here each rank copies its own at once.
 - The copying thread makes OpenMP start a second set of threads, which slows down every later step. With `staging: blocking`
   the training thread copies instead, without extra threads, and training waits.
