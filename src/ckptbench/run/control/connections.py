@@ -145,8 +145,9 @@ class Serving:
         connection = Connection(reader, writer)
         self._open[connection] = None
         strangers = [each for each in self._open if each.caller is None]
-        if len(strangers) > self._most_strangers:
-            strangers[0].cut()  # the oldest: a rank sends its token at once
+        # The oldest: a rank sends its token at once. Of many that come together some have been cut before, and are not gone yet.
+        for stranger in strangers[: max(0, len(strangers) - self._most_strangers)]:
+            stranger.cut()
         late = self._loop.call_later(TOKEN_SECONDS, connection.cut)
         is_stranger = True
         try:
