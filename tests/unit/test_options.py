@@ -288,8 +288,11 @@ LIMITED = [*BOTH, "--limit", "24h"]
 
 def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(said([*LIMITED, "--json"], capsys))
-    unsaved, at_signal = told["remarks"][:2]
-    assert unsaved == "A job ends after 24 h: that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart. The table counts both."  # fmt: skip
+    unsaved, few, at_signal = told["remarks"][:3]
+    assert few.startswith(
+        "The loss depends on where the last save of a job falls: the row now loses "
+    ), few
+    assert unsaved == "A job ends after 24 h: at the best interval that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart. The table counts both."  # fmt: skip
     assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end); async every 9.1 min, loses 2.4 % (send the signal at least 96 s before the end)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
     explained = said([*LIMITED, "--explain"], capsys)
@@ -369,9 +372,29 @@ def test_with_few_saves_in_a_job_their_phase_is_said(
     rare = ["decide", "--gpus", "8", "--gpu-mtbf", "5000000h", *REST, "--limit", "24h"]
     text = " ".join(said([*rare, "--now", "12h"], capsys).split())
     assert text.startswith("now 720 min loses 26 %")
-    few = "Few saves fit into a job, so it counts where the last one falls: now loses 0.69 to 51 %, and 50 % if all takes exactly as long as given."
+    few = "The loss depends on where the last save of a job falls: the row now loses 0.69 to 51 %, and 50 % if all takes exactly as long as given"
     assert few in text
-    assert "Few saves" not in said([*rare, "--now", "1h"], capsys)
+    often = " ".join(said([*rare, "--now", "0.7h"], capsys).split())
+    assert "the row now loses" not in often
+    common = [
+        "decide",
+        "--gpus",
+        "8",
+        "--failures",
+        "4",
+        "--days",
+        "14",
+        "--step",
+        "3s",
+        "--blocking",
+        "45s",
+        "--restart",
+        "6min",
+    ]
+    text = " ".join(said([*common, "--now", "2h", "--limit", "24h"], capsys).split())
+    assert "the row now loses 2.3 to 9.5 %, and 8.6 % if all" in text, (
+        "twelve saves just fail to fit"
+    )
     costs = tmp_path / "costs.yaml"
     costs.write_text(
         "title: mine\ngpus: 8\nstep_s: 2.5\nsteps_per_epoch: 1000\ninterval: 17280 steps\n"
@@ -433,7 +456,10 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["steps"] == each["steps"]
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][1]
-    assert "blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end)" in of_file["remarks"][2]  # fmt: skip
+    assert (
+        "blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end)"
+        in " ".join(of_file["remarks"])
+    )
     assert of_file["remarks"][0].startswith(
         "Money, at $2 a GPU-hour: now loses $1,300 a day, $39,000 a month; async saves $"
     )

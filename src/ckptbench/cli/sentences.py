@@ -80,7 +80,7 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     lost = ", ".join(
         duration(each.lost_s) + f" ({name})" * (not is_one) for name, each in known.items()
     )
-    yield f"{ends}: that loses {lost} of work on average, and a restart. The table counts both."
+    yield f"{ends}: at the best interval that loses {lost} of work on average, and a restart. The table counts both."
     yield from _by_phase(choices)
     bounds = {each.name for each in choices if each.is_bound}
     saved = (
@@ -91,7 +91,7 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
 
 
 def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
-    """Where few saves fit into a job."""
+    """Where not many saves fit into a job."""
     now = choices[0].now
     known = (
         [("now", now.losses), *((each.name, each.losses) for each in choices)]
@@ -103,10 +103,10 @@ def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
         if losses is not None and losses.by_phase is not None:
             exact, least, most = map(percent, losses.by_phase)
             parts.append(
-                f"{name} loses {least.removesuffix(' %')} to {most}, and {exact} if all takes exactly as long as given"
+                f"the row {name} loses {least.removesuffix(' %')} to {most}, and {exact} if all takes exactly as long as given"
             )
     if parts:
-        yield f"Few saves fit into a job, so it counts where the last one falls: {'; '.join(parts)}."
+        yield f"The loss depends on where the last save of a job falls: {'; '.join(parts)}."
 
 
 def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:
