@@ -293,7 +293,7 @@ def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[
         "The loss depends on where the last save of a job falls: the row now loses "
     ), few
     assert unsaved == "A job ends after 24 h: at the best interval that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart. The table counts both."  # fmt: skip
-    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end); async every 9.1 min, loses 2.4 % (send the signal at least 96 s before the end)."  # fmt: skip
+    assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal 160 s before the end); async every 9.1 min, loses 2.4 % (send the signal 230 s before the end)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
     explained = said([*LIMITED, "--explain"], capsys)
     assert re.search(r"lost work +restarts +time limit\n", explained)
@@ -328,12 +328,19 @@ def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
 def test_settings_for_a_signal_have_the_line_of_slurm(capsys: pytest.CaptureFixture[str]) -> None:
     settings = said([*LIMITED, "--save-steps"], capsys)
     assert "blocking, if training saves at a signal: every " in settings
-    for seconds in (70, 100):
+    for seconds in (160, 230):
         assert f"  Slurm         #SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: only to the script)\n" in settings  # fmt: skip
         assert f"  Lightning     #SBATCH --signal=USR1@{seconds} in its place, and training by srun\n" in settings  # fmt: skip
     assert settings.count("  Transformers  enable_jit_checkpoint=True (from version 5)\n") == 2
     assert settings.count("  torchtitan    does not save at a signal by itself\n") == 2
     assert settings.count("  Megatron-LM   --exit-signal-handler\n") == 2
+    late = "kills its ranks 30 s after a SIGTERM: start them by srun without it, or give it --shutdown-timeout {} (PyTorch 2.13)"
+    for seconds in (160, 230):
+        assert f"  torchrun      {late.format(seconds)}\n" in settings
+    remarks = json.loads(said([*LIMITED, "--json"], capsys))["remarks"]
+    assert f"torchrun {late.format(230)}." in remarks
+    quick = [*CASE, "--blocking", "20s", "--limit", "24h"]
+    assert "torchrun" not in said(quick, capsys) + said([*quick, "--save-steps"], capsys)
 
 
 def test_warnings_beside_settings_go_to_standard_error(
@@ -456,9 +463,8 @@ def test_costs_of_a_file_know_the_limit_too(
         assert by_name[each["name"]]["steps"] == each["steps"]
         assert by_name[each["name"]]["loses"] == pytest.approx(each["loses"])
     assert "19 min (blocking)" in of_file["remarks"][1]
-    assert (
-        "blocking every 40 min, loses 5.9 % (send the signal at least 63 s before the end)"
-        in " ".join(of_file["remarks"])
+    assert "blocking every 40 min, loses 5.9 % (send the signal 160 s before the end)" in " ".join(
+        of_file["remarks"]
     )
     assert of_file["remarks"][0].startswith(
         "Money, at $2 a GPU-hour: now loses $1,300 a day, $39,000 a month; async saves $"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ckptbench.cli.options import Options
 from ckptbench.cli.values import Price
 from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
-from ckptbench.report.answer.at_limit import AtLimit
+from ckptbench.report.answer.at_limit import LATE, AtLimit
 from ckptbench.report.answer.cells import AT_LEAST, AT_MOST, saves_at
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.quantities import duration, percent, size
@@ -88,6 +88,8 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
         for name, each in known.items()
     )
     yield f"With a save at a signal before the end: {'; '.join(saved)}."
+    if late := [each.signal_s for each in known.values() if each.is_late_by_torchrun]:
+        yield f"torchrun {LATE.format(seconds=max(late))}."
 
 
 def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
@@ -116,4 +118,4 @@ def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:
         if limit.interval_s < math.inf
         else "no other save"
     )
-    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal at least {math.ceil(limit.warning_s):,} s before the end)"
+    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal {limit.signal_s:,} s before the end)"
