@@ -432,7 +432,7 @@ def test_the_sentence_on_the_signal_says_what_is_a_bound_and_what_a_rate_leaves_
 ) -> None:
     case = ["decide", "--gpus", "8", *REST, "--limit", "24h"]
     text = " ".join(said([*case, "--failures", "0", "--days", "7"], capsys).split())
-    assert re.search(r"the end: every at least \S+ min, loses at most \S+ % \(send", text)
+    assert re.search(r"the end: every \S+ min or more, loses at most \S+ % \(send", text)
     counts = "A published rate excludes preemptions"
     assert counts not in text
     assert counts in " ".join(said([*case, "--rate", "llama3"], capsys).split())

@@ -9,7 +9,7 @@ from ckptbench.cli.options import Options
 from ckptbench.cli.values import Price
 from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
 from ckptbench.report.answer.at_limit import LATE, AtLimit
-from ckptbench.report.answer.cells import AT_LEAST, AT_MOST, saves_at
+from ckptbench.report.answer.cells import AT_MOST, saves_at
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.quantities import duration, percent, size
 
@@ -112,9 +112,9 @@ def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
 
 
 def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:
-    least, most = (AT_LEAST, AT_MOST) if is_bound else ("", "")
+    more, most = (" or more", AT_MOST) if is_bound else ("", "")
     often = (
-        f"every {least}{duration(limit.interval_s)}"
+        f"every {duration(limit.interval_s)}{more}"
         if limit.interval_s < math.inf
         else "no other save"
     )
