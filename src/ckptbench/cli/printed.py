@@ -14,7 +14,7 @@ import click
 
 from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
-from ckptbench.cli.sentences import asked
+from ckptbench.cli.sentences import asked, on_preemptions
 from ckptbench.decide.model import rounded
 from ckptbench.report.answer.at_limit import LATE
 from ckptbench.report.answer.cells import AT_LEAST, told
@@ -254,7 +254,7 @@ def answer_from_options(options: Options) -> Answer:
             blocks=(block,),
             advice=advised,
             remarks=notes,
-            explained=tuple(explained([block])),
+            explained=(*explained([block]), *on_preemptions(options)),
         ),
         gpus=case.gpus,
         failures_per_s=0.0 if options.is_limit_alone else float(case.failing.per_s[0]),

@@ -15,6 +15,9 @@ from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
 PREEMPTED = "A published rate excludes preemptions, which lose work too unless training saves at the signal."
+AS_SUDDEN = (
+    "Preemptions that are announced count as sudden ones: a save at their signal loses less."
+)
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
 
@@ -32,6 +35,13 @@ def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[st
         yield from _limit(options.limit, told, is_one=len(choices) == 1)
         if options.rate is not None:
             yield PREEMPTED
+
+
+def on_preemptions(options: Options) -> Iterator[str]:
+    """For `--explain`, where preemptions may be among the failures."""
+    with_limit = options.limit is not None and options.rate is None and not options.is_limit_alone
+    if with_limit or "PREEMPTED" in (options.count or ()):
+        yield AS_SUDDEN
 
 
 def _words(number: float) -> str:
