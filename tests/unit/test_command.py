@@ -20,6 +20,7 @@ import pytest
 from ckptbench.cli.main import EXTRA, INSTALL
 from ckptbench.cli.options import Options
 from ckptbench.cli.printed import answer_from_options
+from ckptbench.cli.sentences import AS_SUDDEN
 from ckptbench.cli.verbs import WRONG_USE, decide, run
 from ckptbench.common.errors import DataError
 
@@ -547,6 +548,9 @@ def test_other_states_of_jobs_are_counted_by_an_option(
         assert "add --count PREEMPTED" in text
         assert "Not counted" in " ".join(json.loads(said([*each, "--json"], capsys))["remarks"])
         assert "Not counted" not in said([*each, "--count", "preempted"], capsys)
+        assert AS_SUDDEN in " ".join(
+            said([*each, "--count", "preempted", "--explain"], capsys).split()
+        )
     assert "1 failure in" in said([*given, "--count", "PREEMPTED, TIMEOUT"], capsys)
     fewer = ["decide", "--gpus", "8", *jobs, *BOTH[5:], "--count", "PREEMPTED"]
     per_job = "1 PREEMPTED: counted per job, one in 96 h for your jobs of 64 GPUs, and just as often on 8 GPUs."

@@ -70,7 +70,9 @@ def test_studies_of_cpus_go_to_nodes_without_gpus() -> None:
         assert each.needs_gpus or max(cell.ranks for cell in cells) <= ranks_per_node
         assert each.needs_gpus == (f"`{each.study}`" in GPU_STUDIES)
     assert f"{GPU_STUDIES} need GPUs" in SECTION
-    assert "--submitit-queue rt_HC" in SECTION
+    command = "    snakemake --profile abci {}--configfile config/studies/{}.yaml"
+    assert command.format("--submitit-queue rt_HC ", "rojas-sizes") in SECTION
+    assert command.format("", "rojas-abci") in SECTION
 
 
 def test_no_finding_asks_for_tables_that_another_one_has() -> None:

@@ -786,6 +786,8 @@ def test_an_asynchronous_strategy_stands_beside_the_saves_of_the_log(
         assert told[name]["now"]["loses"] == pytest.approx(alone[other]["now"]["loses"], rel=0.01)
     text = " ".join(said(given, capsys).split())
     assert "Now: every 200 steps, as logged; savings are against that." in text
+    explained = " ".join(said([*given, "--explain"], capsys).split())
+    assert "Shown to be best (95 % confidence): async, if async costs what you say." in explained
     assert "give --async" not in text
     assert "If the log's saves are asynchronous, " in text  # as that version does not say it
 

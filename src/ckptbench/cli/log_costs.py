@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,8 +18,9 @@ from ckptbench.decide.inputs import UNFINISHED
 from ckptbench.decide.user_costs import UserCosts, costs_table
 from ckptbench.matrix.interval import NEVER
 from ckptbench.matrix.shown import show
-from ckptbench.report.answer.labels import counted
+from ckptbench.report.answer.labels import counted, listed
 from ckptbench.report.answer.quantities import duration
+from ckptbench.report.answer.study import SHOWN_BEST
 
 if TYPE_CHECKING:
     from ckptbench.decide.training_log.facts import Facts
@@ -73,6 +74,17 @@ def costs_of_log(options: Options) -> Costs:
         settings=settings,
         multiple_of=facts.multiple_of,
     )
+
+
+def as_told(remarks: Iterable[str], options: Options, gpus: int) -> Iterator[str]:
+    """The remarks; beside a log, that on the winner with the strategies whose costs an option gives."""
+    told = [each.name for each in options.strategies(gpus)] if options.training_logs else []
+    for remark in remarks:
+        if told and remark.startswith(SHOWN_BEST):
+            cost = "costs" if len(told) == 1 else "cost"
+            yield f"{remark.removesuffix('.')}, if {listed(told)} {cost} what you say."
+        else:
+            yield remark
 
 
 def _facts(facts: Facts, options: Options) -> Iterator[str]:

@@ -14,8 +14,9 @@ import click
 
 from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
-from ckptbench.cli.sentences import asked
+from ckptbench.cli.sentences import asked, on_preemptions
 from ckptbench.decide.model import rounded
+from ckptbench.report.answer.at_limit import LATE
 from ckptbench.report.answer.cells import AT_LEAST, told
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
@@ -35,8 +36,6 @@ SAVE_STEPS: Settings = (
 """Of those that need no log."""
 ALIKE = 1.1
 """An interval that is so many times the best one loses next to nothing more."""
-SIGNAL_S = 10
-"""Slurm is told a multiple of these seconds."""
 SLURM = "#SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: only to the script)"
 AT_SIGNAL: Mapping[str, str] = {
     "Transformers": "enable_jit_checkpoint=True (from version 5)",
@@ -170,12 +169,12 @@ class Answer:
             yield f"{choice.name}, if training saves at a signal: every {counted(steps, 'step')}, {lasts}"
         else:
             yield f"{choice.name}, if training saves at a signal: no other save"
-        seconds = math.ceil(known.warning_s / SIGNAL_S) * SIGNAL_S
         for program, setting in (
             ("Slurm", SLURM),
             *((name, AT_SIGNAL.get(name, NO_SIGNAL)) for name, _ in self.settings),
+            *([("torchrun", LATE)] if known.is_late_by_torchrun else []),
         ):
-            yield f"  {program:<14}{setting.format(seconds=seconds)}"
+            yield f"  {program:<14}{setting.format(seconds=known.signal_s)}"
 
 
 def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str, str]]:
@@ -255,7 +254,7 @@ def answer_from_options(options: Options) -> Answer:
             blocks=(block,),
             advice=advised,
             remarks=notes,
-            explained=tuple(explained([block])),
+            explained=(*explained([block]), *on_preemptions(options)),
         ),
         gpus=case.gpus,
         failures_per_s=0.0 if options.is_limit_alone else float(case.failing.per_s[0]),

@@ -8,13 +8,16 @@ from collections.abc import Iterator, Sequence
 from ckptbench.cli.options import Options
 from ckptbench.cli.values import Price
 from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
-from ckptbench.report.answer.at_limit import AtLimit
-from ckptbench.report.answer.cells import AT_LEAST, AT_MOST, saves_at
+from ckptbench.report.answer.at_limit import LATE, AtLimit
+from ckptbench.report.answer.cells import AT_MOST, saves_at
 from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
 PREEMPTED = "A published rate excludes preemptions, which lose work too unless training saves at the signal."
+AS_SUDDEN = (
+    "Preemptions that are announced count as sudden ones: a save at their signal loses less."
+)
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
 
@@ -32,6 +35,13 @@ def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[st
         yield from _limit(options.limit, told, is_one=len(choices) == 1)
         if options.rate is not None:
             yield PREEMPTED
+
+
+def on_preemptions(options: Options) -> Iterator[str]:
+    """For `--explain`, where preemptions may be among the failures."""
+    with_limit = options.limit is not None and options.rate is None and not options.is_limit_alone
+    if with_limit or "PREEMPTED" in (options.count or ()):
+        yield AS_SUDDEN
 
 
 def _words(number: float) -> str:
@@ -80,7 +90,7 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
     lost = ", ".join(
         duration(each.lost_s) + f" ({name})" * (not is_one) for name, each in known.items()
     )
-    yield f"{ends}: that loses {lost} of work on average, and a restart. The table counts both."
+    yield f"{ends}: at the best interval that loses {lost} of work on average, and a restart. The table counts both."
     yield from _by_phase(choices)
     bounds = {each.name for each in choices if each.is_bound}
     saved = (
@@ -88,10 +98,12 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
         for name, each in known.items()
     )
     yield f"With a save at a signal before the end: {'; '.join(saved)}."
+    if late := [each.signal_s for each in known.values() if each.is_late_by_torchrun]:
+        yield f"torchrun {LATE.format(seconds=max(late))}."
 
 
 def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
-    """Where few saves fit into a job."""
+    """Where not many saves fit into a job."""
     now = choices[0].now
     known = (
         [("now", now.losses), *((each.name, each.losses) for each in choices)]
@@ -103,17 +115,17 @@ def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
         if losses is not None and losses.by_phase is not None:
             exact, least, most = map(percent, losses.by_phase)
             parts.append(
-                f"{name} loses {least.removesuffix(' %')} to {most}, and {exact} if all takes exactly as long as given"
+                f"the row {name} loses {least.removesuffix(' %')} to {most}, and {exact} if all takes exactly as long as given"
             )
     if parts:
-        yield f"Few saves fit into a job, so it counts where the last one falls: {'; '.join(parts)}."
+        yield f"The loss depends on where the last save of a job falls: {'; '.join(parts)}."
 
 
 def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:
-    least, most = (AT_LEAST, AT_MOST) if is_bound else ("", "")
+    more, most = (" or more", AT_MOST) if is_bound else ("", "")
     often = (
-        f"every {least}{duration(limit.interval_s)}"
+        f"every {duration(limit.interval_s)}{more}"
         if limit.interval_s < math.inf
         else "no other save"
     )
-    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal at least {math.ceil(limit.warning_s):,} s before the end)"
+    return f"{often}, loses {most}{percent(limit.loses.value)} (send the signal {limit.signal_s:,} s before the end)"

@@ -13,7 +13,7 @@ from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.cli.case import FEW_SEEN, doubts, how_sure
 from ckptbench.cli.costs import Costs
-from ckptbench.cli.log_costs import FROM_LOG, costs_of_log
+from ckptbench.cli.log_costs import FROM_LOG, as_told, costs_of_log
 from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
     ASYNC,
@@ -26,7 +26,7 @@ from ckptbench.cli.printed import (
     not_needed,
     settable,
 )
-from ckptbench.cli.sentences import asked
+from ckptbench.cli.sentences import asked, on_preemptions
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
@@ -92,9 +92,13 @@ def answer_from_tables(options: Options) -> Answer:
                 else ()
             ),
             *costs.cautions,
-            *_sure(of_study.remarks, sentences[len(few) :], has_facts=options.study is None),
+            *_sure(
+                [*as_told(of_study.remarks, options, gpus)],
+                sentences[len(few) :],
+                has_facts=options.study is None,
+            ),
         ),
-        explained=(*costs.notes, *explained(blocks)),
+        explained=(*costs.notes, *explained(blocks), *on_preemptions(options)),
         ending=tuple(config_of(options.study).splitlines()) if options.study else (),
     )
     per_s = gpus / (rate.mean_gpu_hours * SECONDS_PER_HOUR)

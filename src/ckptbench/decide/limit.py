@@ -7,7 +7,7 @@ of a time A = T - R - g - L / 2 count. Of the sum over all versions, which is th
 
     (1 - e^(-λA)) / (1 - e^(-λT)),
 
-as a job lasts (1 - e^(-λT)) / λ on average. No version counts where I + D > T - R. With few saves in a job the phase is known, or nearly so: `by_phase` has the sum
+as a job lasts (1 - e^(-λT)) / λ on average. No version counts where I + D > T - R. With fewer than `MANY_SAVES` in a job the phase may be known: `by_phase` has the sum
 over the n versions that fit, A = n L, and its ends, T - R - g - L and T - R - g.
 
 With a save at a signal that comes D before the end, the job loses D and R there, whatever the interval. What that saves is the work since the newest version, on
@@ -25,8 +25,8 @@ from ckptbench.decide import formulas
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.formulas import LARGEST, Floats, decay
 
-MANY_SAVES = 10
-"""In a job: steps that take a twentieth more or less move the last of them by a period."""
+MANY_SAVES = 30
+"""In a job: only where times vary by a thirtieth does the last of them fall anywhere in a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Limit:
         period_s = saving.period_s(interval_s)
         rest_s = np.maximum(self.seconds - recovering.down_s - saving.lag_s(interval_s), 0.0)
         saves = np.floor(rest_s / period_s)
-        if np.any(saves >= MANY_SAVES) or np.any(saves < 1):
+        if not 1 <= saves.flat[0] < MANY_SAVES:
             return None
         exact, highest, lowest = (
             np.asarray(useful * self._part(counts_s, ending_s))

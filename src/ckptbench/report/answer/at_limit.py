@@ -10,6 +10,12 @@ from ckptbench.decide.costs import Saving
 from ckptbench.decide.limit import Limit
 from ckptbench.report.answer.quantities import Quantity
 
+MARGIN_S, ROUND_S = 30.0, 10
+"""The signal is sent twice as long before the limit as a stop takes, and `MARGIN_S` more, rounded up. `ckptbench_probe.check.stopped` has the same."""
+TORCHRUN_S = 30.0
+"""So long after it got SIGTERM, torchrun of PyTorch 2.13 sends SIGKILL to its ranks, if `--shutdown-timeout` says nothing else."""
+LATE = "kills its ranks 30 s after a SIGTERM: start them by srun without it, or give it --shutdown-timeout {seconds} (PyTorch 2.13)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtLimit:
@@ -17,12 +23,22 @@ class AtLimit:
 
     lost_s: float
     """Work at the best interval, on average, if training does not save at a signal."""
-    warning_s: float
-    """So long before the limit the signal must come: a step ends first, then training saves."""
+    stop_s: float
+    """So long a stop takes: a step ends first, then training saves."""
     interval_s: float
     """The best one if training saves at a signal. Infinite where no other save is needed."""
     loses: Quantity
     """At that interval."""
+
+    @property
+    def signal_s(self) -> int:
+        """So long before the limit the signal is to come."""
+        return math.ceil((2 * self.stop_s + MARGIN_S) / ROUND_S) * ROUND_S
+
+    @property
+    def is_late_by_torchrun(self) -> bool:
+        """Whether torchrun kills its ranks before they have saved."""
+        return self.stop_s > TORCHRUN_S
 
     @classmethod
     def of(cls, limit: Limit, saving: Saving, best: tuple[float, float], *, down_s: float, step_s: float, loses: Quantity) -> Self:  # fmt: skip
@@ -33,7 +49,7 @@ class AtLimit:
         is_needed = signal_s + needs_s <= limit.seconds - down_s
         return cls(
             lost_s=lost_s,
-            warning_s=needs_s + step_s,
+            stop_s=needs_s + step_s,
             interval_s=signal_s if is_needed else math.inf,
             loses=loses,
         )

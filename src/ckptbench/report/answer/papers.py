@@ -138,17 +138,20 @@ HEAD = """\
 **Which study makes which figure of a paper?** Known here are only abstracts and descriptions, none of which numbers a figure: each row is an experiment that one
 describes. Compare with the papers (arXiv:2012.00825, HAL hal-02543977, arXiv:1709.03316). Studies overwrite each other's `results`: one clone per study.
 
-    snakemake --profile local --configfile config/studies/rojas-sizes.yaml    # on ABCI 3.0: --profile abci --submitit-queue rt_HC
+    snakemake --profile local --configfile config/studies/rojas-sizes.yaml
+    snakemake --profile abci --submitit-queue rt_HC --configfile config/studies/rojas-sizes.yaml    # ABCI 3.0
+    snakemake --profile abci --configfile config/studies/rojas-abci.yaml                            # ABCI 3.0, with GPUs
 
 |experiment|study|`results/figures`, *`results/tables`*|runs, bytes (at once)|two cores|ABCI 3.0, node-hours|
 |---|---|---|---|---|--:|
 """
 GPU_STUDIES = " and ".join(f"`{each.study}`" for each in EXPERIMENTS if each.needs_gpus)
 TAIL = f"""
-{GPU_STUDIES} need GPUs (`--profile abci`); in the others H200 would idle, hence `rt_HC`. No study ran on a GPU: Horovod's CUDA environments (two frameworks of five)
+{GPU_STUDIES} need GPUs; in the others H200 would idle, hence `rt_HC`. No study ran on a GPU: Horovod's CUDA environments (two frameworks of five)
 were resolved, never compiled or run, and that the 78,100 steps of `rojas-power9` fit in 120 minutes is unproven.
 
-Bytes: uncompressed tensors; at once of one run, for GPUs of ABCI's 20 jobs. Node-hours at most: 120 minutes a run, none requeued (ten times are allowed).
+Bytes are those of uncompressed tensors. In brackets: the most on the disk at once. That is one run; of a study that needs GPUs
+it is 20, as many as `--profile abci` runs at once. Node-hours at most: 120 minutes a run, none requeued (ten times are allowed).
 ABCI's V100 of Rojas et al. are gone: ABCI 3.0 has eight H200 a node, TSUBAME 4.0 (`--profile tsubame4`) four H100. `config/config.yaml` (36 runs, 20.4 GB) is
 the first row, smaller.
 """

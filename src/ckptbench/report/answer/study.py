@@ -41,6 +41,7 @@ Tables = Mapping[str, pd.DataFrame]
 TITLE = "How often to checkpoint"
 NOTHING = "No answer on the interval: no setup has timed checkpoints (at the level shared) and a timed recovery."
 FOLDER = "results/tables"
+SHOWN_BEST = "Shown to be best (95 % confidence)"
 LIKELY = 0.95
 """It is shown to be where it is better than all others in at least this part of the draws."""
 HEADS = ("", "setup", "save every", "loses", "{unit}-hours a day", "fine")
@@ -257,7 +258,7 @@ def _winners(rows: pd.DataFrame) -> Iterator[str]:
     several = rows.groupby([*SYSTEM, "gpus"], dropna=False)["name"].transform("size") > 1
     shown_best = rows[several & rows["is_best"] & (rows["p_strictly_best"] >= LIKELY) & ~rows["is_bound"]]  # fmt: skip
     if len(shown_best):
-        yield f"Shown to be best (95 % confidence): {listed(list(dict.fromkeys(shown_best['name'])))}."
+        yield f"{SHOWN_BEST}: {listed(list(dict.fromkeys(shown_best['name'])))}."
 
 
 def _own_case(rows: pd.DataFrame, folder: str) -> str:
