@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ckptbench.analysis.tables.registry import DECIDED, TABLES
 from ckptbench.common.files import read_json
 from ckptbench.matrix.registry import on_any_ranks
 from ckptbench.run.control.ranks import same_host
@@ -24,7 +25,7 @@ from tests.cluster.cluster import Cluster, client_of
 from tests.cluster.slurm_conf import NODES
 from tests.cluster.studies import ACCOUNT, VARIED, end_well, resources, started, vary
 from tests.study.checkout import Checkout
-from tests.study.selection import FULL
+from tests.study.selection import DRAWN, FULL
 from tests.study.warm.environments import warm_environments
 
 EVERY = on_any_ranks() if FULL else ["chainer", "pytorch", "tensorflow"]
@@ -49,6 +50,7 @@ ROUNDING = 1e-5
 COLLECTED = tuple(f"results/tables/{table}.parquet" for table in ("runs", "steps", "evaluations"))
 """What is made of the runs where no figure is drawn."""
 TARGETS = {"on_slurm": (), "on_gridengine": COLLECTED, "on_pbs": COLLECTED}
+TABLES_OF_STUDIES = {**TABLES, **DECIDED}
 OF_OTHER_STUDIES = (
     "digests",
     "values",
@@ -67,10 +69,10 @@ Folder = pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: Folder) -> Checkout:
-    """On this machine, in processes that are forked after the import of their framework."""
+    """On this machine, in processes that are forked after the import of their framework. Its tables and figures are looked at in tests/study/test_study.py."""
     folder = tmp_path_factory.mktemp("local") / "checkout"
     checkout = Checkout.make(folder, environments=warm_environments())
-    return run_to_its_end(checkout, WHOLE, **LEFT_OUT)
+    return run_to_its_end(checkout, WHOLE, *COLLECTED, **LEFT_OUT)
 
 
 @pytest.fixture(scope="module")
@@ -135,23 +137,19 @@ def test_every_run_is_complete_and_timed_by_a_job_of_the_scheduler(
     assert (runs["requeues"] == 0).all()
 
 
-def test_it_makes_the_tables_and_figures_that_it_makes_locally(
-    on_slurm: Checkout, local: Checkout
+def test_slurm_s_study_makes_the_tables_and_figures_that_a_local_one_makes(
+    on_slurm: Checkout,
 ) -> None:
-    assert made(on_slurm) == made(local)
-    tables = sorted((local.folder / "results" / "tables").glob("*.parquet"))
-    for name in (path.stem for path in tables):
-        assert list(on_slurm.table(name).columns) == list(local.table(name).columns)
-        assert bool(len(on_slurm.table(name))) == bool(len(local.table(name)))
-        assert len(local.table(name)) > 0 or name in OF_OTHER_STUDIES
-
-
-def made(checkout: Checkout) -> set[str]:
-    """Tables and figures, none of them empty."""
-    results = checkout.folder / "results"
+    results = on_slurm.folder / "results"
+    assert {path.stem for path in (results / "figures").iterdir()} == set(DRAWN)
+    tables = {path.stem for path in (results / "tables").glob("*.parquet")}
+    assert tables == set(TABLES_OF_STUDIES)
+    for name in tables:
+        table = on_slurm.table(name)
+        assert list(table.columns) == [*TABLES_OF_STUDIES[name].table.names]
+        assert len(table) > 0 or name in OF_OTHER_STUDIES
     paths = [path for kind in ("tables", "figures") for path in (results / kind).iterdir()]
     assert all(path.stat().st_size > 0 for path in paths)
-    return {str(path.relative_to(results)) for path in paths}
 
 
 @pytest.mark.parametrize("done", ["on_slurm", "on_gridengine"], indirect=True)

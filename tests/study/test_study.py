@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checkout import Checkout
-from selection import FULL
+from selection import DRAWN, FULL
 from warm.environments import warm_environments
 
 from ckptbench.analysis.tables.registry import EVERY
@@ -19,9 +19,6 @@ from ckptbench.report.figures import FIGURES
 
 TINY = "config/studies/tiny.yaml"
 TABLES = ("overhead", "sizes", "scaling", "stall", "strategies", "timeline")
-DRAWN = ("overhead", "sizes", "stall", "timeline", "advice")
-"""Two points, two epochs and one strategy make no curve, and no projection is asked for."""
-
 FRAMEWORKS = on_any_ranks()
 """Those that `all` in a config stands for."""
 

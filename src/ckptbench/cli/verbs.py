@@ -58,7 +58,8 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption) and error.option_name in CALLED_OTHERWISE:
-            error.possibilities = CALLED_OTHERWISE[error.option_name]
+            others = CALLED_OTHERWISE[error.option_name]
+            error = click.NoSuchOption(error.option_name, possibilities=others, ctx=error.ctx)
         click.echo(for_reader(f"Error: {error.format_message()}"), err=True)
         return error.exit_code
     return done if isinstance(done, int) else 0

@@ -45,7 +45,11 @@ def add(verbs: Verbs) -> None:
         metavar="N",
         help="which save; the training needs one more; default: %(default)s, so that an old one may be removed",
     )
-    own.add_argument("--all", action="store_true", help="kill at every event of every rank; default: at some of them")
+    own.add_argument(
+        "--all",
+        action="store_true",
+        help="kill at every event of every rank; default: at some of them",
+    )
     add_options(own, REPORT)
 
 
