@@ -41,7 +41,7 @@ TIMELINE = Table(
             "`save`; `hold`: training waited later; `capture`; `write`, level by level; `sync`, `checksum` and `commit`, on the rank that commits; `removal` of old versions; `step`; `evaluation`",
         ),
         Column("why", "text", "", "of a `hold`: `update`, `save`, `removal` or `end`, as in docs/run-folder.md"),
-        Column("level", "text", "", "level of the version, for `write`, `sync`, `checksum` and `commit`"),
+        Column("level", "text", "", "of the version, for `write`, `sync`, `checksum` and `commit`"),
         Column("of_step", "integer", "1", "completed steps of its own checkpoint, or at its end"),
         Column("start_s", "number", "s", "since the start of the shown save on this rank"),
         Column("end_s", "number", "s", "likewise"),
