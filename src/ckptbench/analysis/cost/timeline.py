@@ -34,7 +34,7 @@ TIMELINE = Table(
         RUN,
         *SETUP_COLUMNS,
         REPEAT,
-        Column("step", "integer", "1", "of the checkpoint shown: completed steps that it contains"),
+        Column("step", "integer", "1", "completed steps that the checkpoint contains"),
         RANK,
         Column(
             "kind", "text", "",

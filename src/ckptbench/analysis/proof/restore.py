@@ -20,7 +20,7 @@ RESTORE = Table(
         REPEAT,
         Column("attempt", "integer", "1", "begun by the restart, from 2"),
         Column("step", "count", "1", "completed steps in its checkpoint"),
-        Column("epoch", "number", "1", "the same in epochs: 1.5 is the middle of the second"),
+        Column("epoch", "number", "1", "the same in epochs"),
         Column("after", "text", "", "when the kill came: between checkpoints, or the stage of one"),
         Column("launch_s", "number", "s", "the phase of that name in docs/run-folder.md"),
         Column("meet_s", "number", "s", "the phase of that name in docs/run-folder.md"),
