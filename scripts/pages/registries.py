@@ -52,7 +52,7 @@ def omissions() -> str:
     }
     return _list(
         f"{_code(part)}{', from two ranks on' if part in OF_SEVERAL_RANKS else ''}: "
-        f"{OMISSIONS[part]} ({_codes(names)})"
+        f"{OMISSIONS[part]} ({_codes(names) if len(names) < len(FRAMEWORKS) else 'all frameworks'})"
         for part, names in concerned.items()
     )
 

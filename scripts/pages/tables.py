@@ -26,7 +26,7 @@ SHARED = f"""\
 # Columns of several tables
 
 *Setup*: the columns down to `{SETUP[-1]}`, which identify a cell apart from its repeat. *System*: those down to `{SYSTEM[-1]}`, which a cell shares with its baseline.
-A table with `strategy`, `history` or `recovery` also has its `_name`, without options, and `_options`, a JSON object. Draw curves of loss and accuracy in a notebook, from `steps`, `epochs` and `evaluations`.
+A table with `strategy`, `history` or `recovery` also has its `_name`, without options, and `_options`, a JSON object.
 """
 TABLES_OF_SHARED = 3
 """A column that so many tables have is explained once, at the top."""

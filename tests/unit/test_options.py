@@ -103,8 +103,8 @@ def test_what_means_two_things_is_one_line_that_says_what_to_write(
         (["--gpu-hour-price", "$0"], "as 2.5, $2.5 or 2.5 EUR"),
         (["--gpu-hour-price", "$2 EUR"], "as 2.5, $2.5 or 2.5 EUR"),
         (["--training-log", "-"], "write it to one first, as with > train.log"),
-        (["--stall", "26s"], "'--async', '--blocking'"),
-        (["--interval", "3h"], "'--now'"),
+        (["--stall", "26s"], "give --blocking or --async"),
+        (["--interval", "3h"], "give --now"),
     ],
 )
 def test_a_wrong_value_is_one_line(

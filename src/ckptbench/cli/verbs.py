@@ -40,7 +40,7 @@ from ckptbench.decide.state_bytes import DTYPES, OPTIMIZERS
 WRONG_USE = 2
 WIDTH = 80
 """Of an answer that goes to no terminal."""
-CALLED_OTHERWISE = {"--stall": ["--blocking", "--async"], "--interval": ["--now"]}
+CALLED_OTHERWISE = {"--stall": "--blocking or --async", "--interval": "--now"}
 """Options by the words of the pages and of other tools."""
 NARROWEST, WIDEST = 40, 100
 """Of one on a terminal: longer lines of prose are hard to read, and numbers are never broken."""
@@ -58,8 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption) and error.option_name in CALLED_OTHERWISE:
-            others = CALLED_OTHERWISE[error.option_name]
-            error = click.NoSuchOption(error.option_name, possibilities=others, ctx=error.ctx)
+            error = click.UsageError(f"No such option '{error.option_name}': give {CALLED_OTHERWISE[error.option_name]}", error.ctx)  # fmt: skip
         click.echo(for_reader(f"Error: {error.format_message()}"), err=True)
         return error.exit_code
     return done if isinstance(done, int) else 0

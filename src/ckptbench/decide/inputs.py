@@ -67,7 +67,7 @@ DECISION_COSTS = Table(
     COSTED,
     (
         *COSTED_COLUMNS,
-        Column("steps_per_epoch", "integer", "1", "steps in an interval of one epoch"),
+        Column("steps_per_epoch", "integer", "1", "of every rank"),
         *(
             column
             for name, meaning in UNCERTAIN.items()
@@ -76,9 +76,9 @@ DECISION_COSTS = Table(
         *with_ends("slower", "1", "step time with this recovery ÷ step time with `restart`, from the baselines; at least 1, and 1 if one is missing"),
         *with_ends("slower_everywhere", "1", "of a background strategy: step time even while nothing is written ÷ step time without checkpoints: (1 + `paired`) ÷ (1 + `in_run`) of `overhead`, if they disagree and `paired` is higher; else missing"),
         Column("survived", "number", "1", "fraction of failures with survivors after which these continued"),
-        Column("survived_of", "count", "1", "number of failures with survivors"),
-        Column("replaces", "flag", "", "whether it replaces a lost rank by a new one"),
-        Column("shared_every", "integer", "1", "every n-th version goes to the level `shared`"),
+        Column("survived_of", "count", "1", "number of such failures"),
+        Column("replaces", "flag", "", "whether a new rank replaces a lost one"),
+        Column("shared_every", "integer", "1", "every n-th version goes to the level `shared`; 0: none"),
         Column("copied", "flag", "", "whether other nodes keep copies of versions at the levels `memory` and `node`"),
         Column("bytes", "number", "bytes", "of a version"),
         Column("representative", "flag", "", "whether figures and the answer use this interval of the strategy"),

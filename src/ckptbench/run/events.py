@@ -80,7 +80,7 @@ class Start:
     unix_ns: Annotated[int, "ns since 1970, at the same moment as `monotonic_ns`"]
     versions: Annotated[
         dict[str, str],
-        "version of every installed distribution, of Python, CUDA, NCCL and NVIDIA driver, by name; `ckptbench's copy`: `native` or `numpy`; and `GLIBC_TUNABLES`",
+        "as in `manifest.json`; also `ckptbench's copy`: `native` or `numpy`; and `GLIBC_TUNABLES`",
     ]
 
 

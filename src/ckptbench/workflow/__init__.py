@@ -1,1 +1,1 @@
-"""Entry points of the workflow's rules: `python -m ckptbench.workflow VERB`, one module per verb."""
+"""Entry points of the workflow's rules, one module per verb."""

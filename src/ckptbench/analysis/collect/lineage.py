@@ -19,9 +19,9 @@ LINEAGE = Table(
     ("run",),
     (
         RUN,
-        Column("steps", "integer", "1", "in the final state: those of the whole run"),
-        Column("planned_samples", "integer", "samples", "those that the final model would see without failures"),
-        Column("seen_once", "integer", "samples", "of these, seen once by the final model"),
+        Column("steps", "integer", "1", "of the whole run"),
+        Column("planned_samples", "integer", "samples", "seen by the final model if nothing failed"),
+        Column("seen_once", "integer", "samples", "of these, seen once"),
         Column("seen_twice", "integer", "samples", "seen more than once"),
         Column("never_seen", "integer", "samples", "not seen"),
         Column("undone_samples", "integer", "samples", "computed in steps that were undone"),

@@ -27,7 +27,7 @@ MACHINE = Table(
     ("run",),
     (
         RUN,
-        Column("host", "text", "", "name of the launcher's machine"),
+        Column("host", "text", "", "its name"),
         Column("seconds", "number", "s", "covered by the counters"),
         Column("cores", "count", "1", "online in the machine"),
         Column("busy", "number", "1", "share used by processes and kernel threads, without interrupts"),

@@ -32,7 +32,7 @@ DIGESTS = Table(
         RANK,
         ATTEMPT,
         Column("when", "text", "", "as in docs/run-folder.md"),
-        Column("level", "text", "", "of a version: its level"),
+        Column("level", "text", "", "of a version"),
         EPOCH,
         Column("step", "integer", "1", "completed steps of the whole run"),
         TENSOR,
@@ -47,7 +47,7 @@ VALUES = Table(
     ("run", "rank", "tensor"),
     (
         RUN,
-        Column("reference", "text", "", "the uninterrupted run that it is compared with"),
+        Column("reference", "text", "", "id of the uninterrupted run"),
         RANK,
         TENSOR,
         GROUP,

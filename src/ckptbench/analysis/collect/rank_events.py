@@ -57,11 +57,11 @@ PHASES = Table(
         RANK,
         Column("node", "text", "", "name of the rank's host"),
         ATTEMPT,
-        Column("phase", "text", "", "launch, meet, import, join, data, build, evict, load, first_step"),
+        Column("phase", "text", "", "as in docs/run-folder.md"),
         START_NS,
         Column("duration_s", "number", "s", ""),
-        Column("read_bytes", "count", "bytes", "of a load: bytes that this rank read from storage, by the kernel's counter"),
-        Column("bytes", "count", "bytes", "of a load: size of the files that this rank read"),
+        Column("read_bytes", "count", "bytes", "as in docs/run-folder.md"),
+        Column("bytes", "count", "bytes", "as in docs/run-folder.md"),
     ),
 )  # fmt: skip
 
@@ -76,12 +76,12 @@ MEMORY = Table(
         Column("when", "text", "", "as in docs/run-folder.md"),
         Column("step", "integer", "1", "completed steps of the whole run"),
         Column("at_ns", "integer", "ns", "monotonic clock of the rank's host"),
-        Column("bytes", "integer", "bytes", "resident anonymous memory of the rank and its descendants, with shared memory counted once"),
-        Column("shared_bytes", "integer", "bytes", "of these, shared memory"),
-        Column("peak_bytes", "integer", "bytes", "maximum of `bytes` since the start of the epoch or the last save"),
-        Column("threads", "integer", "1", "of the rank and its descendants"),
-        Column("processes", "integer", "1", "descendants of the rank"),
-        Column("gpu_peak_bytes", "count", "bytes", "maximum so far of the GPU memory that the framework had allocated; only at `epoch`, and missing on a CPU"),
+        Column("bytes", "integer", "bytes", "as in docs/run-folder.md"),
+        Column("shared_bytes", "integer", "bytes", "as in docs/run-folder.md"),
+        Column("peak_bytes", "integer", "bytes", "as in docs/run-folder.md"),
+        Column("threads", "integer", "1", "as in docs/run-folder.md"),
+        Column("processes", "integer", "1", "as in docs/run-folder.md"),
+        Column("gpu_peak_bytes", "count", "bytes", "as in docs/run-folder.md"),
     ),
 )  # fmt: skip
 

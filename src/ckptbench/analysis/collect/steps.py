@@ -27,7 +27,7 @@ STEPS = Table(
         Column("duration_s", "number", "s", "batch loading, forward, backward, averaging and update"),
         Column("wait_s", "number", "s", "from the end of the previous event to the start; NaN in a run that was resumed, or that lost or gained ranks"),
         Column("loss", "number", "1", "mean cross-entropy of the rank's batch before the update"),
-        Column("warmup", "flag", "", "whether it is one of the warm-up steps, excluded from rates"),
+        Column("warmup", "flag", "", "whether it is a warm-up step"),
     ),
 )  # fmt: skip
 

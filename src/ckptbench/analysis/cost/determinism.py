@@ -25,9 +25,9 @@ DETERMINISM_COST = Table(
     tuple(column.name for column in DETERMINED),
     (
         *DETERMINED,
-        Column("repeats", "integer", "1", "that ran in both modes with valid timing"),
+        Column("repeats", "integer", "1", "with valid timing in both modes"),
         Column("time_s", "number", "s", "training time in deterministic mode, mean over repeats"),
-        Column("default_s", "number", "s", "training time in default mode, mean over repeats"),
+        Column("default_s", "number", "s", "the same in default mode"),
         *with_ends("cost", "1", "(time - default) / default, paired by repeat"),
         NOTE,
     ),

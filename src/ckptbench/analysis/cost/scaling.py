@@ -43,9 +43,9 @@ SCALING = Table(
     (
         *SYSTEM_COLUMNS,
         REPEATS,
-        Column("steps", "integer", "1", "timed steps over all repeats"),
+        Column("steps", "integer", "1", "timed, over all repeats"),
         *with_ends("samples_per_s", "samples/s", "of all ranks together"),
-        Column("reference_ranks", "integer", "1", "smallest number of ranks measured"),
+        Column("reference_ranks", "integer", "1", "that smallest number"),
         Column("allowed_samples_per_s", "number", "samples/s", "samples_per_s of the reference x cores used here / cores used there; missing on GPUs"),
         *with_ends("efficiency", "1", "(samples_per_s / that of the reference) / (ranks / reference_ranks)"),
     ),
@@ -54,12 +54,12 @@ SCALING = Table(
 
 CHECKPOINT_COST = Table(
     "checkpoint_cost",
-    "One row per setup with checkpoints: the cost of one checkpoint, as a function of ranks.",
+    "One row per setup with checkpoints: the cost of one checkpoint, averaged over each run and then over repeats.",
     SETUP,
     (
         *SETUP_COLUMNS,
         REPEATS,
-        Column("checkpoints", "integer", "1", "number behind stall_s, over all repeats"),
+        Column("checkpoints", "integer", "1", "number behind `stall_s`"),
         Column(
             "steady",
             "flag",
@@ -69,13 +69,13 @@ CHECKPOINT_COST = Table(
         *with_ends(
             "stall_s",
             "s",
-            "time that one checkpoint blocks training: mean of a run, mean over repeats",
+            "time that it blocks training",
         ),
         Column(
             "durable_s",
             "number",
             "s",
-            "until it was on stable storage at the level `shared`: mean of a run, mean over repeats",
+            "from the start of a save until it was on stable storage at the level `shared`",
         ),
         Column("paired", "number", "1", "as in `overhead`"),
         Column("in_run", "number", "1", "as in `overhead`"),

@@ -28,7 +28,7 @@ CONSISTENCY = Table(
         Column("versions_compared", "integer", "1", "of these, those kept until after training (checkpoints.keep_during_run) that have a digest of their step"),
         Column("torn", "integer", "1", "of these, those in which the digest of a tensor differs on any rank"),
         Column("torn_names", "text", "", "up to three tensors that differ"),
-        Column("torn_groups", "text", "", "groups of the differing tensors"),
+        Column("torn_groups", "text", "", "their groups"),
         Column("consistent", "verdict", "", "whether no version is torn"),
     ),
 )  # fmt: skip

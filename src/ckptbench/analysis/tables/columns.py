@@ -28,8 +28,8 @@ def _with_spec(column: Column) -> tuple[Column, Column, Column]:
 MEASURED_ON = Column("measured_on", "text", "", "the device actually used: cpu or gpu")
 SYSTEM_COLUMNS = (
     Column("framework", "text", "", ", ".join(FRAMEWORKS)),
-    Column("model", "text", "", "the network"),
-    Column("dataset", "text", "", "the training data"),
+    Column("model", "text", "", ""),
+    Column("dataset", "text", "", ""),
     Column("ranks", "integer", "1", "training processes"),
     Column("batch_size", "integer", "samples", "per rank and step"),
     Column("epochs", "integer", "1", "of the whole run"),
@@ -59,7 +59,7 @@ RECOVERY_COLUMNS = _with_spec(
         "recovery",
         "text",
         "",
-        "how training continues after a failure, with options as in `strategy`",
+        "how training continues after a failure",
     )
 )
 HISTORY_COLUMNS = (
@@ -68,8 +68,7 @@ HISTORY_COLUMNS = (
             "history",
             "text",
             "",
-            "`whole`: uninterrupted; `rerun`: a second run of the same seed; `killed_between`, `killed_inside` (checkpoints), `killed_thrice`;"
-            " or the trace of injected failures, with options as in `strategy`",
+            "`whole`: uninterrupted; `rerun`: a second run of the same seed; or the name of its faults",
         )
     ),
     *RECOVERY_COLUMNS,
@@ -97,8 +96,8 @@ MACHINE_COLUMNS = (
     Column("device", "text", "", "`cpu`, or the model of the GPU"),
     Column("host", "text", "", "name of the machine; of several, that of the launcher"),
     Column("cpu", "text", "", "model of the CPU"),
-    Column("cores", "integer", "1", "CPU cores of the launcher's machine that the run could use"),
-    Column("checkpoint_file_system", "text", "", "file system type of the checkpoint folder"),
+    Column("cores", "integer", "1", "those that the run could use"),
+    Column("checkpoint_file_system", "text", "", "type of that file system"),
     Column("revision", "text", "", "of the study's source; missing outside git"),
 )  # fmt: skip
 """Where a run was measured, and by what."""
@@ -128,7 +127,7 @@ STEADY = Column(
     "steady",
     "flag",
     "",
-    "whether it is in the steady state: after the first `checkpoints.keep_during_run` + 1, where each save removes a version",
+    "whether it is in the [steady state](method.md#steady-state): after the first `checkpoints.keep_during_run` + 1",
 )
 
 STRATEGY_COLUMNS = (

@@ -4,7 +4,7 @@
 It covers the raw tf.Variables: with Keras 3's model and optimizer, the documented use, every save after the first raises
 `tf.function only supports singleton tf.Variables`.
 
-- The first two saves block longer: they allocate the copies and trace the copying function.
+- The first two saves block longer.
 - `sync()` raises nothing: the next save reports an error.
 """
 

@@ -1,7 +1,6 @@
 """PyTorch with FSDP2 (`fully_shard`): every rank holds a shard of parameters and optimizer slots; gloo on CPU, NCCL on GPUs.
 
-Each tensor is cut along its first dimension into one part per rank; the last may be smaller or empty. Each layer gathers its
-parameters when needed, then frees them. With two ranks gradients equal those of DistributedDataParallel bit for bit; with
+Each tensor is cut along its first dimension into one part per rank; the last may be smaller or empty. With two ranks gradients equal those of DistributedDataParallel bit for bit; with
 more, the order of summation differs. Unlike under DistributedDataParallel, every rank keeps its own running statistics. A
 rank needs memory for the whole state while the network is built and while digests are taken (at the end of a run, and in
 proofs). Deterministic mode is PyTorch's.

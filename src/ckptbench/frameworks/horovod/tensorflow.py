@@ -1,7 +1,6 @@
 """TensorFlow with Horovod: its allreduce averages gradients inside the traced step; gloo on CPU, NCCL on GPUs.
 
-Deterministic mode is TensorFlow's, plus `HOROVOD_FUSION_THRESHOLD=0`, because gradients that share a buffer are summed in
-another order.
+Deterministic mode is TensorFlow's, plus `HOROVOD_FUSION_THRESHOLD=0`.
 """
 
 from __future__ import annotations

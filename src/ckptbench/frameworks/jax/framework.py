@@ -3,11 +3,7 @@
 Deterministic mode needs no extra setting: on CPU, with a fixed number of threads, XLA computes the same bits in every run.
 There is no GPU environment.
 
-The update donates parameters and slots: XLA overwrites the old values. But a NumPy array returned by
-`TensorHandle.read` keeps the old values alive; then the update allocates new memory.
-
-Every rank holds the whole state. JAX refuses to cut a dimension that is not divisible by the number of ranks, so shards would
-need padding.
+Every rank holds the whole state.
 """
 
 from __future__ import annotations
@@ -377,6 +373,7 @@ def _rows(named: Named) -> Named:
     return {name: each[jnp.newaxis] for name, each in named.items()}
 
 
+# XLA overwrites the donated values, unless a NumPy array returned by `TensorHandle.read` keeps them alive.
 @functools.partial(jax.jit, static_argnames=("slots", "transform"), donate_argnames="arrays")
 def _updated(
     arrays: Named, gradients: Named, *, slots: _Slots, transform: optax.GradientTransformation

@@ -108,9 +108,8 @@ ALEXNET_PIXELS = 11 - 2 * 2
 def alexnet(image: tuple[int, int, int], classes: int) -> Network:
     """AlexNet with one tower (Krizhevsky 2014, arXiv:1404.5997), without local response normalization.
 
-    With 1,000 classes it has 61,100,840 parameters; the layers are torchvision's. The number is the same for images smaller
-    than the published 224x224: the last map is pooled to 6x6 (VGG-16's to 7x7), and pools are never larger than their
-    input. Images need at least 7 rows and columns.
+    With 1,000 classes it has 61,100,840 parameters, for images smaller than the published 224x224 too; the layers
+    are torchvision's. Images need at least 7 rows and columns.
     """
     if min(image[:2]) < ALEXNET_PIXELS:
         raise DataError(
@@ -153,9 +152,8 @@ INCEPTIONS: dict[str, Widths] = {
 def googlenet(image: tuple[int, int, int], classes: int) -> Network:
     """GoogLeNet (Szegedy et al. 2015: Inception v1, no batch norm), without local response normalization.
 
-    With 1,000 classes it has 6,998,552 parameters. The layers are those of Caffe's bvlc_googlenet
-    (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time. Its pools round up, and are
-    never larger than their input, so images smaller than the published 224x224 have the same parameters.
+    With 1,000 classes it has 6,998,552 parameters, for images smaller than the published 224x224 too. The layers are those of Caffe's bvlc_googlenet
+    (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time.
     """
     layers: list[Layer] = []
 
