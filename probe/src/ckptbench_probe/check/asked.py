@@ -65,7 +65,7 @@ def add_options(own: argparse.ArgumentParser, report: str) -> None:
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="folder of its checkpoints, if the program fixes it; it is renamed between the runs",
+        help="folder of its checkpoints, if it is hard-coded; it is renamed between the runs",
     )
     own.add_argument(
         "--timeout",

@@ -35,7 +35,7 @@ def add(verbs: Verbs) -> None:
         "kill",
         help="whether a kill during a save leaves a whole checkpoint",
         usage="ckptbench-probe check kill [options] -- COMMAND ... {folder} ...",
-        description="Records what one save does to files. Then, for each event: runs the training, kills it there by SIGKILL, and resumes it. "
+        description="Records what one save does to files. Then, for some events (--all: each): runs the training, kills it there by SIGKILL, and resumes it. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())} (the resume begins at 0).",
     )
     own.add_argument(

@@ -34,7 +34,7 @@ def add(verbs: Verbs) -> None:
         help="whether a resume after a kill gives back the same training",
         usage="ckptbench-probe check resume --kill-at N [options] -- COMMAND ... {folder} ...",
         description="Runs the training three times: undisturbed; killed after N updates; started again. Compares their states bit by bit. "
-        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
+        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())} (1 also if it does not resume).",
     )
     own.add_argument(
         "--kill-at",
@@ -52,7 +52,7 @@ def add(verbs: Verbs) -> None:
     own.add_argument(
         "--data",
         action="store_true",
-        help="also record the inputs of the model, to separate the place in the data from random states (PyTorch)",
+        help="also record the inputs of the model: shows whether a difference comes from the place in the data or from random states (PyTorch)",
     )
     add_options(own, REPORT)
 

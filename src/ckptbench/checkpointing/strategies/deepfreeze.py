@@ -14,7 +14,7 @@ without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies with NumPy
   `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` keep one
   version, which is removed after a successful run. A restart uses the newest sound version, from the nearest level.
 - **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
-  complete across them into the shared folder; one on other nodes uses the newest version there.
+  complete across them into the shared folder; a restart on other nodes uses the newest version in that folder.
 - **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes
   parameters (spectral norm).
 - **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.

@@ -1,6 +1,6 @@
 """The strategy `orbax`: Orbax' AsyncCheckpointer, which writes the framework's arrays while training continues.
 
-Orbax (orbax-checkpoint 0.12.8 with JAX 0.10.2) copies the arrays before `save` returns, and writes the copies in threads.
+Orbax (orbax-checkpoint 0.12.8) copies the arrays before `save` returns, and writes the copies in threads.
 With JAX every rank writes a part of the replicated `jax.Array`s, and ranks wait for one another at the start and the end of a
 save. With TensorFlow rank 0 writes NumPy arrays, and no other rank waits.
 

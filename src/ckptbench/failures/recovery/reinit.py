@@ -1,8 +1,8 @@
 """The recovery `reinit`: survivors keep their processes, a new one replaces the lost rank, and all return to the newest version.
 
 After Reinit for MPI (Georgakoudis et al. 2020). Survivors do not launch, import or read data again. When the new process has
-imported its framework, all ranks form a new process group and rebuild network and optimizer. Without a version, or after a
-loss on another node or a second loss meanwhile, all restart.
+imported its framework, all ranks form a new process group and rebuild network and optimizer. All restart if there is no
+version, if the lost rank was on another node, or if a second rank is lost during the recovery.
 
 With `state: replica` survivors keep their state, and the new rank copies its part from a rank with the same part: for `pytorch`
 any, for `pytorch_hsdp` the replica of its shard. If none is left, all return to the version. The failed step is

@@ -160,7 +160,7 @@ def table(blocks: Sequence[Block], width: int, unit: str = "GPU") -> list[Printe
     return lines
 
 
-PARTS = ("", "loses", "saves", "lost work", "restarts")
+PARTS = ("", "loses", "in saves", "lost work", "restarts")
 AT_LIMIT = "time limit"
 """A further part, where a job has one."""
 
