@@ -100,7 +100,7 @@ class Decide(Grouped):
 @click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate: llama3, opt-175b, kokolis-1k, kokolis-rsc-1, kokolis-rsc-2, delta-a100-gsp, delta-a100-memory, delta-h100-memory; or a file like those.")
 @click.option("--log", type=LOG, metavar="FILE", help="Jobs as sacct prints them, or a list of failures.")
-@click.option("--count", type=STATES, help="With --log: also count jobs in these states: PREEMPTED,TIMEOUT.")
+@click.option("--count", type=STATES, help="With --log: also count jobs in these states, as in PREEMPTED,TIMEOUT.")
 @click.option("--failures", type=FAILURES, help="Failures that you counted, in --days days; or a rate, 4/week.")
 @click.option("--days", type=DAYS, help="With --failures: the days in which you counted them, as in --failures 3 --days 7.")
 @click.option("--step", type=STEP, help="One step without a save: 2.5s, 1.2s/it or 0.83it/s.")

@@ -76,7 +76,7 @@ def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
     own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="the values that replace {NAME}, one run each; several --value: all combinations. A value may have several words, or be empty")  # fmt: skip
     own.add_argument("--baseline", action="append", default=[], metavar="NAME=X", help="a value with which nothing is saved, as interval=1000000; each combination of the other values has its own baseline")  # fmt: skip
     own.add_argument("--repeats", type=number_of("blocks"), default=3, metavar="N", help="number of blocks; default: %(default)s")  # fmt: skip
-    own.add_argument("--folder", dest="output", type=Path, default=Path("compare"), metavar="FOLDER", help="folder for all measurements, and for the {folder} of each run, which is removed after the run; default: %(default)s")  # fmt: skip
+    own.add_argument("--folder", dest="output", type=Path, default=Path("compare"), metavar="FOLDER", help="folder for all measurements; the {folder} of each run is in it until the run ends; default: %(default)s")  # fmt: skip
     own.add_argument("--timeout", type=number_of("minutes"), metavar="MINUTES", help="time limit of each run; default: none")  # fmt: skip
     own.add_argument("-n", "--dry-run", action="store_true", help="only list the runs, and how many are done")  # fmt: skip
     own.add_argument("--json", action="store_true", help="print the numbers on standard output")

@@ -5,7 +5,7 @@ It covers the raw tf.Variables: with Keras 3's model and optimizer, the document
 `tf.function only supports singleton tf.Variables`.
 
 - The first two saves block longer.
-- `sync()` raises nothing: the next save reports an error.
+- `sync()` raises nothing: the next save reports that the last one failed.
 """
 
 from __future__ import annotations

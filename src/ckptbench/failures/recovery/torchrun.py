@@ -1,8 +1,8 @@
 """The recovery `torchrun`: PyTorch's elastic agent starts the ranks; when one dies, it ends the others and restarts all.
 
 The agent does not know checkpoints: the launcher chooses one for the new ranks. Nor does it notice a hanging rank, which the
-launcher ends. On several nodes Slurm starts an agent on each; with other schedulers all ranks must be on one node. A node
-failure ends its ranks, not its agent.
+launcher ends. On several nodes Slurm starts an agent on each; with other schedulers all ranks must be on one node. An
+injected node failure ends its ranks, not its agent.
 """
 
 from __future__ import annotations

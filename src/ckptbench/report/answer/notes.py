@@ -11,7 +11,7 @@ from ckptbench.report.answer.quantities import duration, plain, span, unit_of_ti
 
 AT_BEST = "at the best interval"
 BOUND = "No failure was seen: the best interval is at least this, and the loss at most this."
-LEGEND = "Fine: loses at most a fifth more than the best interval, restarts aside, and at most one percentage point more."
+LEGEND = "Fine: loses at most a fifth more than the best interval, restarts not counted, and at most one percentage point more."
 BRACKETS = "Brackets: 95 % interval."
 
 
