@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from ckptbench.run.events import KINDS, name_of
+from ckptbench.run.events import KINDS, Digest, Hold, Memory, Phase, name_of
 from ckptbench.run.layout import FILES, MANIFEST_FIELDS
 
 SAID_ABOVE = {
@@ -15,6 +15,8 @@ SAID_ABOVE = {
     "unix_ns": "ns since 1970, at the same moment as `monotonic_ns`",
 }  # fmt: skip
 """Meanings that the introduction has."""
+IN_TABLES = (Phase, Memory, Hold, Digest)
+"""Events whose fields are explained, because columns of tables refer to them."""
 
 
 def files() -> str:
@@ -26,8 +28,11 @@ def manifest() -> str:
 
 
 def events() -> str:
-    """Each event of a trace: when it is written, and its fields."""
-    return "\n".join(_section(name, kind) for name, kind in KINDS.items() if name == name_of(kind))
+    """Each event of a trace; when those that columns refer to are written, and their fields."""
+    named = {name: kind for name, kind in KINDS.items() if name == name_of(kind)}
+    others = {name: kind.__doc__ or "" for name, kind in named.items() if kind not in IN_TABLES}
+    sections = (_section(name, kind) for name, kind in named.items() if kind in IN_TABLES)
+    return "\n".join((_list(others), *sections))
 
 
 def _list(meanings: Mapping[str, str]) -> str:

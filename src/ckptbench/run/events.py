@@ -1,7 +1,7 @@
 """The events of a trace, in which a rank records its work. Each kind of event is a frozen dataclass.
 
 Every line of a trace is a JSON object: the event's name under `event`, and its fields.
-`docs/run-folder.md` documents the fields from these descriptions (`make generated`).
+`docs/run-folder.md` lists the events, with the fields of those to which columns refer (`make generated`).
 
 Every `*_ns` is a whole number of nanoseconds of CLOCK_MONOTONIC, one clock for all ranks of a host. `step` counts
 the completed steps of the whole run. A field whose value is None is left out of the line.
