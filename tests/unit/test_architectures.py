@@ -221,3 +221,22 @@ def test_windows_of_average_pooling_cover_all_rows_evenly_unevenly_and_repeated(
     assert AveragePoolTo(2).weights(4).tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
     assert AveragePoolTo(2).weights(3).tolist() == [[0.5, 0.5, 0], [0, 0.5, 0.5]]
     assert AveragePoolTo(3).weights(1).tolist() == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("model", "input", "giga"),
+    [("resnet50", IMAGENET, 4.09), ("vgg16", IMAGENET, 15.47), ("alexnet", IMAGENET, 0.71)],
+)
+def test_multiplications_are_those_that_torchvision_publishes(
+    model: str, input: tuple[int, ...], giga: float
+) -> None:
+    """The column GFLOPS of its table of classification weights."""
+    assert round(network_of(model, input, 1000).multiplication_count(input) / 1e9, 2) == giga
+
+
+def test_multiplications_of_a_transformer_are_those_of_kernels_head_and_attention() -> None:
+    """GPT-2: 12 layers of 12 width² and attention of every place with every one, twice; and the head."""
+    width, length, vocabulary = 768, 1024, 50_257
+    layer = 12 * width**2 * length + 2 * length**2 * width
+    counted = network_of("gpt2", (length,), vocabulary).multiplication_count((length,))
+    assert counted == 12 * layer + vocabulary * width * length

@@ -22,4 +22,5 @@ def sizes_for(model: str, input: Shape, classes: int, samples: int) -> Sizes:
         buffers=network.buffer_count,
         activations=network.activation_count(input),
         unfolded=network.unfolded_count(input),
+        multiplications=network.multiplication_count(input),
     )

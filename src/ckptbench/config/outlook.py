@@ -1,12 +1,13 @@
 """What a study will take, in at most ten lines: runs, steps, checkpoints, bytes, time and node-hours. Nothing runs for it.
 
-Numbers of runs, steps, checkpoints and bytes follow from the config. Time is that of earlier runs, or a limit, and the lines say which.
+Numbers of runs, steps, checkpoints and bytes follow from the config. Time is that of earlier runs, a limit or a guess, and the lines say which.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,16 @@ GROUPS = (("framework", "model", "ranks"), ("framework", "model"), ("model",), (
 """What a row may be of: the first one that gives at most MOST_ROWS."""
 COLUMNS = ("", "runs", "ranks", "steps a run", "checkpoints", "bytes of each")
 MINUTES_PER_HOUR = 60
+START_S = 10
+"""Of a run on a CPU: imports, and the ranks' connections."""
+RATE_PER_CORE = 20e9
+"""Operations a second."""
+UPDATE_RATE = 1e9
+"""Bytes a second of parameters and optimizer slots, through which averaging and update go."""
+WRITE_RATE = 300e6
+"""Bytes a second."""
+UNSURE = 2.5
+"""Factor between the guess and either of its ends: four shipped studies took 0.6 to 2.3 times the guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,8 @@ class Run:
     """At the shared level."""
     save_bytes: int | None
     """Tensors of one checkpoint, uncompressed."""
+    step_s: float | None
+    """A guess, for a CPU."""
 
     @property
     def written(self) -> int | None:
@@ -69,6 +82,12 @@ class Run:
         if self.saves is None or self.save_bytes is None:
             return None
         return self.saves * self.save_bytes
+
+    @property
+    def guessed_s(self) -> float | None:
+        if self.steps is None or self.step_s is None or self.written is None:
+            return None
+        return START_S + self.steps * self.step_s + self.written / WRITE_RATE
 
     def held(self, versions: int) -> int:
         """Bytes of so many versions, if it has as many. 0 where nothing is known."""
@@ -82,7 +101,7 @@ def outlook(
     size = functools.cache(functools.partial(_sizes, config, results / "datasets"))
     runs = [_run(cell, config, size) for cell in cells]
     earlier = EarlierRuns.read(results / "runs", config.training_of_cells())
-    left = [cell for cell in cells if cell.id not in earlier.done] if earlier.done else list(cells)
+    left = [run for run in runs if run.cell.id not in earlier.done]
     return [
         f"{name}: {len(cells):,} runs, {len(cells) - len(left):,} of them done",
         *_table(runs),
@@ -107,8 +126,9 @@ def _run(cell: Cell, config: StudyConfig, sizes: Callable[[str, str], Sizes | No
     if of_epoch is None and size is not None and size.samples:
         of_epoch = size.samples // (cell.ranks * cell.batch_size)
     steps = None if of_epoch is None else cell.epochs * of_epoch
+    step_s = None if size is None else _step_s(cell, size)
     if cell.is_baseline:
-        return Run(cell, steps, 0, None)
+        return Run(cell, steps, 0, None, step_s)
     every = levels_of(cell.strategy).get(SHARED, 0)
     saves = None
     if cell.interval.unit == "epochs":
@@ -116,7 +136,14 @@ def _run(cell: Cell, config: StudyConfig, sizes: Callable[[str, str], Sizes | No
     elif steps is not None:
         saves = steps // cell.interval.every
     shared = 0 if every == 0 else None if saves is None else saves // every
-    return Run(cell, steps, shared, None if size is None else size.state_bytes(cell))
+    return Run(cell, steps, shared, None if size is None else size.state_bytes(cell), step_s)
+
+
+def _step_s(cell: Cell, size: Sizes) -> float:
+    """Forward and backward are three forward passes, each with an addition for a multiplication. All ranks share the cores."""
+    operations = 3 * 2 * size.multiplications * cell.batch_size * cell.ranks
+    cores = len(os.sched_getaffinity(0))
+    return operations / (cores * RATE_PER_CORE) + cell.ranks * size.updated_bytes(cell) / UPDATE_RATE  # fmt: skip
 
 
 def _table(runs: Sequence[Run]) -> Iterator[str]:
@@ -183,12 +210,13 @@ def _size(number: float) -> str:
 
 
 def _time(
-    left: Sequence[Cell], earlier: EarlierRuns, config: StudyConfig, machine: Machine
+    runs: Sequence[Run], earlier: EarlierRuns, config: StudyConfig, machine: Machine
 ) -> Iterator[str]:
     """How long the runs take that are left: as earlier ones took, and at most."""
-    if not left:
+    if not runs:
         yield "time         none: every run is done"
         return
+    left = [run.cell for run in runs]
     most = max(cell.ranks for cell in left)
     is_short = machine.gpus is not None and machine.gpus < most
     if is_short:
@@ -198,7 +226,8 @@ def _time(
     limit = min(limits, default=None)
     if machine.most_nodes is not None and machine.nodes(most) > machine.most_nodes:
         yield f"nodes        {machine.nodes(most)} for {most:,} ranks, and a job has {machine.most_nodes} at most (max_nodes): leave out ranks, or name another queue"
-    if wall := _wall(left, minutes, limit, machine) or ("" if is_short else _unknown(config)):
+    guess = "" if is_short else _guess(runs, config, machine)
+    if wall := _wall(left, minutes, limit, machine) or guess:
         yield f"time         {wall}"
     if machine.is_cluster:
         yield f"node-hours   {_node_hours(left, minutes, limit, machine)}"
@@ -220,10 +249,15 @@ def _wall(
     return "; ".join(parts) + (", without the wait in the queue" if machine.is_cluster else "")
 
 
-def _unknown(config: StudyConfig) -> str:
-    """What to do where neither earlier runs nor a limit say a time."""
+def _guess(runs: Sequence[Run], config: StudyConfig, machine: Machine) -> str:
+    """Where neither earlier runs nor a limit say a time: from the sizes, on this machine's CPU. Else what to do."""
     first = "start it" if config.repeats == 1 else "run one repeat (snakemake ... --config repeats=1)"  # fmt: skip
-    return f"not known yet: {first}, and ask again when some runs are done"
+    seconds = [run.guessed_s for run in runs]
+    if config.accelerator != "cpu" or machine.is_cluster or None in seconds:
+        return f"not known yet: {first}, and ask again when some runs are done"
+    minutes = sum(each or 0 for each in seconds) / 60 / min(machine.at_once, len(runs))
+    ends = " to ".join(map(_duration, (minutes / UNSURE, minutes * UNSURE)))
+    return f"{ends}, a guess from the sizes of network and state: for a better one {first}, then ask again"
 
 
 def _node_hours(

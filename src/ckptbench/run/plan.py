@@ -32,6 +32,8 @@ class Sizes:
     """Outputs of all layers, of one sample."""
     unfolded: int = 0
     """The largest unfolded input of a layer, of one sample."""
+    multiplications: int = 0
+    """Of a forward pass of one sample."""
 
     def updated_bytes(self, cell: Cell) -> int:
         """Bytes of the parameters and the optimizer's slots."""

@@ -290,6 +290,22 @@ class Network:
             default=0,
         )
 
+    def multiplication_count(self, input: Shape) -> int:
+        """Number of multiplications of the forward pass for one input: those of kernels and attention, which take nearly all of its time."""
+        outputs = _outputs(self.layers, _channels_first(input))
+        total = 0
+        for layer, shape in outputs:
+            match layer:
+                case Conv():
+                    total += layer.inputs * prod(both(layer.kernel)) * prod(shape)
+                case Dense():
+                    total += layer.inputs * prod(shape)
+                case Attention():
+                    total += 2 * shape[0] ** 2 * shape[1]
+                case TiedHead():
+                    total += _embedding(layer, outputs).width * prod(shape)
+        return total
+
     def initial_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """Float32 arrays by name, drawn from `seed`.
 
@@ -381,8 +397,13 @@ def _width(
         case Attention():
             return inputs // 3
         case TiedHead():
-            embeddings = {each.name: each for each, _ in before if isinstance(each, Embedding)}
-            return embeddings[layer.embedding].vocabulary
+            return _embedding(layer, before).vocabulary
+
+
+def _embedding(head: TiedHead, outputs: Iterable[tuple[Layer, tuple[int, ...]]]) -> Embedding:
+    """The layer whose vectors the head shares."""
+    embeddings = {each.name: each for each, _ in outputs if isinstance(each, Embedding)}
+    return embeddings[head.embedding]
 
 
 def _windows(
