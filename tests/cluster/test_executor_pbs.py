@@ -66,7 +66,7 @@ def test_a_restarted_workflow_takes_its_jobs_back(tmp_path: Path) -> None:
     process.wait()
     assert workflow.run("--unlock") == 0
     process = workflow.start("--rerun-incomplete")
-    workflow.wait_for_text("is taken back")
+    workflow.wait_for_text("is adopted")
     (workflow.folder / "go").touch()
     assert workflow.wait(process) == 0, workflow.text()
     assert len(starts(workflow)) == len(workflow.job_ids()) == 2

@@ -183,7 +183,7 @@ def test_one_query_a_round_whatever_the_number_of_jobs(many: Many) -> None:
 
 
 def test_a_transient_error_of_sbatch_is_retried(many: Many) -> None:
-    assert many.workflow.text().count("did not take a submission, trying again") == 2
+    assert many.workflow.text().count("rejected a submission; next attempt") == 2
 
 
 def test_a_refused_job_fails_alone_with_the_words_of_slurm(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_restarted_workflow_takes_its_jobs_back(tmp_path: Path) -> None:
     process.wait()
     assert workflow.run("--unlock") == 0
     process = workflow.start("--rerun-incomplete")
-    workflow.wait_for_text("is taken back")
+    workflow.wait_for_text("is adopted")
     (tmp_path / "go").touch()
     assert workflow.wait(process) == 0, workflow.text()
     assert (starts(workflow), len(workflow.job_ids())) == (1, 1)

@@ -197,7 +197,7 @@ def lose(cluster: Slurm | Pbs, run: HeldRun, *, number: int) -> None:
 def _is_back(cluster: Slurm | Pbs, run: HeldRun, number: int) -> bool:
     """Whether the job has gone back to the queue: by itself when its second node is lost, else by its scheduler."""
     if number:
-        return f"lost {run.lost[-1]} and went back to the queue" in said(run.checkout)
+        return f"lost {run.lost[-1]} and was requeued" in said(run.checkout)
     # Slurm has sent it back as soon as it misses the node, and starts it on others; PBS needs both.
     return isinstance(cluster, Slurm) or bool(check(["qselect", "-s", "Q"], cluster.environment()))
 
@@ -275,7 +275,7 @@ def test_the_workflow_names_the_node_that_the_job_lost_and_sees_one_job_that_end
     lost: Pair,
 ) -> None:
     text = said(lost[0].checkout)
-    assert re.findall(r"lost (\S+) and went back to the queue", text) == [lost[0].lost[0]]
+    assert re.findall(r"lost (\S+) and was requeued", text) == [lost[0].lost[0]]
     assert text.count("was submitted: ") == 1
     assert "rror in rule" not in text
 

@@ -168,7 +168,7 @@ def test_one_gpu_of_abci_is_a_queue_and_a_run_of_more_is_refused_by_the_plan(
     )
     assert refused.returncode == 1
     assert re.search(
-        r"train_cell: \d+ nodes, and a job in the queue rt_HG has 1 at most \(max_nodes\): ask for fewer",
+        r"train_cell: \d+ nodes, but a job in the queue rt_HG has at most 1 \(max_nodes\): request fewer",
         refused.stdout,
     )
 

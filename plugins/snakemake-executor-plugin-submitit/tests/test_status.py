@@ -118,8 +118,8 @@ def test_every_few_minutes_a_line_says_how_many_wait_and_run(tmp_path: Path):
     watch.cluster.states["0"] = RUNNING
     watch.round()
     assert watch.logger.lines == [
-        "fake: 1 jobs wait, 2 run; back in the queue so far: 1 by the scheduler.",
-        "fake: 0 jobs wait, 3 run; back in the queue so far: 1 by the scheduler.",
+        "fake: 1 jobs waiting, 2 running; back in the queue so far: 1 by the scheduler.",
+        "fake: 0 jobs waiting, 3 running; back in the queue so far: 1 by the scheduler.",
     ]
 
 
@@ -139,7 +139,7 @@ def test_preempted_jobs_are_counted_apart_from_others_that_went_back_to_the_queu
     watch.clock.now = tally.SECONDS
     watch.round()
     assert watch.logger.lines == [
-        "fake: 1 jobs wait, 4 run; back in the queue so far: 1 preempted or asked to stop, 3 at a time limit, "
+        "fake: 1 jobs waiting, 4 running; back in the queue so far: 1 preempted or asked to stop, 3 at a time limit, "
         "2 by the scheduler."
     ]
 
@@ -150,7 +150,7 @@ def test_a_job_that_lost_a_node_is_named_at_once_with_the_node(tmp_path: Path):
     requeues.note(watch.jobs[0].paths, Requeue("lost", ("node2", "node5")))
     for _ in range(2):
         watch.round()
-    assert watch.logger.lines == ["fake job 0 lost node2, node5 and went back to the queue."]
+    assert watch.logger.lines == ["fake job 0 lost node2, node5 and was requeued."]
 
 
 def test_a_result_may_come_a_little_later_than_the_end(tmp_path: Path):

@@ -98,7 +98,7 @@ def test_a_folder_in_which_submitit_would_put_ids_is_refused(
     tmp_path: Path, cluster: str, name: str
 ):
     with pytest.raises(
-        WorkflowError, match=r"--submitit-folder is .* for the %[jaAt] in"
+        WorkflowError, match=r"--submitit-folder is .* replaces %[jaAt] by"
     ) as refused:
         text(tmp_path / name, ExecutorSettings(cluster=cluster))
     assert len(str(refused.value).splitlines()) == 1

@@ -18,7 +18,7 @@ rule one:
 @pytest.mark.parametrize(
     ("runtime", "option", "words"),
     [
-        ("5", "--immediate-submit", "--immediate-submit is not possible with this executor"),
+        ("5", "--immediate-submit", "--immediate-submit is not supported"),
         ("0", "--printshellcmds", "one: runtime=0 is less than 1."),
     ],
 )

@@ -149,7 +149,7 @@ def test_what_cannot_be_asked_for_is_refused(asked: dict[str, Any], message: str
 
 
 def test_the_task_of_an_array_is_refused_in_the_folder_of_a_job() -> None:
-    with pytest.raises(ValueError, match="no array"):
+    with pytest.raises(ValueError, match="not an array"):
         text(folder="/shared/%a")
 
 

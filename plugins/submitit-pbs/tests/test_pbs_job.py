@@ -117,7 +117,7 @@ def test_a_job_that_a_node_may_not_submit_again_says_so_in_the_words_of_pbs(
     last = trace.strip().splitlines()[-1]
     assert kind == "error"
     assert "(qrerun: Unauthorized Request 77.pbs1; qsub: Bad UID for job execution)" in last
-    assert "Ask for a time limit in which it ends, or the site to allow qsub on " in last
+    assert "Request a longer time limit, or ask the site to allow qsub on " in last
     (tmp_path / "programs" / "qrerun").unlink()
     with pytest.raises(FailedSubmissionError, match="qrerun: No such file or directory on this"):
         follow_on.ask(["qrerun"])

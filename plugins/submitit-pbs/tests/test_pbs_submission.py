@@ -147,7 +147,8 @@ def test_a_folder_with_a_space_is_quoted_and_has_its_shell_elsewhere(
     assert "-S /home/ada/.submitit/pbs-shell" in asked
     monkeypatch.setenv("HOME", "/home/a b")
     with pytest.raises(
-        FailedSubmissionError, match="no path like '/my jobs/here', nor HOME, which is '/home/a b'"
+        FailedSubmissionError,
+        match="not accept a path like '/my jobs/here', nor HOME, which is '/home/a b'",
     ):
         options(folder="/my jobs/here")
 
@@ -191,7 +192,7 @@ def test_an_option_that_pbs_takes_once_is_one_line(extra: list[str], lines: list
     ],
 )
 def test_a_request_that_pbs_would_not_hear_is_refused(extra: str, instead: str) -> None:
-    with pytest.raises(ValueError, match=f"PBS takes the first.* Use {instead}"):
+    with pytest.raises(ValueError, match=f"PBS uses the first.* Use {instead}"):
         options(extra=[extra])
 
 

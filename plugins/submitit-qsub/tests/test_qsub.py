@@ -203,7 +203,7 @@ def test_more_nodes_than_a_job_of_the_queue_may_have_are_refused(
     if executor is PbsExecutor:
         del most["parallel_environment"]
     with pytest.raises(
-        ValueError, match=r"2 nodes, and a job in the queue part has 1 at most \(max_nodes\)"
+        ValueError, match=r"2 nodes, but a job in the queue part has at most 1 \(max_nodes\)"
     ):
         options(executor, queue="part", nodes=2, **most)
     for queue, nodes in (("part", 1), ("whole", 2), (None, 5), ("another", 5)):

@@ -75,7 +75,7 @@ class Cluster:
         executors = plugins.get_executors()
         if self.name not in executors:
             raise WorkflowError(
-                f"submitit knows no cluster {self.name}: install submitit-{self.name} "
+                f"submitit does not support the cluster {self.name}: install submitit-{self.name} "
                 f"beside Snakemake (in {sys.prefix})."
             )
         return executors[self.name]
@@ -84,8 +84,8 @@ class Cluster:
         missing = [program for program in self.programs if shutil.which(program) is None]
         if missing:
             raise WorkflowError(
-                f"--submitit-cluster {self.name} needs {', '.join(missing)}, which PATH does not "
-                "have here: run Snakemake where jobs can be submitted, or choose another cluster."
+                f"--submitit-cluster {self.name} needs {', '.join(missing)}, not found on "
+                "PATH: run Snakemake where jobs can be submitted, or choose another cluster."
             )
 
     def executor(self, folder: Path, allocation: Allocation) -> core.Executor:
@@ -192,8 +192,8 @@ def check_folder(folder: Path) -> None:
     for tag in TAGS:
         if tag in str(folder):
             raise WorkflowError(
-                f"--submitit-folder is {str(folder)!r}: submitit puts an id of the job for the {tag} in "
-                "it, so files would be elsewhere. Name a folder without, or move the workflow."
+                f"--submitit-folder is {str(folder)!r}: submitit replaces {tag} by the id of the job, "
+                f"so files would be elsewhere. Name a folder without {tag}, or move the workflow."
             )
 
 

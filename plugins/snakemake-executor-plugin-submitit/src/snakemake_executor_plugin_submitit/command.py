@@ -150,7 +150,7 @@ def check_argument(text: str, place: str, remedy: str = "Move it to another fold
     if "\\" in written or (written.startswith('"') and {"$", "`"} & {*text}):
         raise WorkflowError(
             f"{place} is {written}: Snakemake cannot write it into the command of a job, because of a backslash, "
-            f"a character that cannot be seen, or a ' beside one of \"$`. {remedy}."
+            f"an invisible character, or a ' next to one of \"$`. {remedy}."
         )
 
 

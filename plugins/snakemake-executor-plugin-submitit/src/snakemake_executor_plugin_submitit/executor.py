@@ -155,7 +155,7 @@ class Executor(RemoteExecutor):
     def _start(self, settings: ExecutorSettings) -> None:
         if outer := outer_job.leave(os.environ):
             self.logger.warning(
-                f"This workflow runs inside job {outer}: what the scheduler reported to that job does not reach the jobs that it submits."
+                f"This workflow runs inside job {outer}. The jobs that it submits do not inherit the scheduler's variables of that job."
             )
         # The scheduler carries them, or the process itself: a command, a script or a pickle would show them.
         os.environ.update(self._cluster.declared)
@@ -208,7 +208,7 @@ class Executor(RemoteExecutor):
     def _check_immediate(self) -> None:
         if self.workflow.remote_execution_settings.immediate_submit:
             raise WorkflowError(
-                "--immediate-submit is not possible with this executor, which submits a job when its input is there and follows it "
+                "--immediate-submit is not supported: this executor submits a job when its input exists, and monitors it "
                 "until it ends. Leave the option out. Nothing was submitted."
             )
 
@@ -224,7 +224,7 @@ class Executor(RemoteExecutor):
         if without:
             raise WorkflowError(
                 f"No account is set for {', '.join(without)}, and --submitit-require-account "
-                "asks for one. Set --submitit-account, SNAKEMAKE_SUBMITIT_ACCOUNT or the "
+                "requires one. Set --submitit-account, SNAKEMAKE_SUBMITIT_ACCOUNT or the "
                 "resource account. Nothing was submitted."
             )
 
@@ -241,7 +241,7 @@ class Executor(RemoteExecutor):
         torn = [name for name, value in self._cluster.declared.items() if "\n" in value]
         if torn and "qsub" in self._cluster.programs:
             raise WorkflowError(
-                f"envvars: {', '.join(torn)} has a line break, which qsub does not carry to a job. Put it into a file that only "
+                f"envvars: {', '.join(torn)} contains a line break, which qsub does not pass to a job. Put it into a file that only "
                 "you can read, and the path of the file into the variable."
             )
         for allocation in {Allocation.of(job, self.executor_settings) for job in jobs}:
@@ -270,7 +270,7 @@ class Executor(RemoteExecutor):
         for request, job in pairs:
             self.logger.info(
                 f"Job {request.job.jobid} ({request.job.name}) was submitted by an earlier "
-                f"workflow and is taken back: {self._words(job)}"
+                f"workflow and is adopted: {self._words(job)}"
             )
 
     def _on_submitted(self, pairs: Sequence[tuple[Request, Job[Any]]]) -> None:
@@ -376,7 +376,7 @@ class Executor(RemoteExecutor):
         if errors:
             self.logger.warning(
                 f"Not every job could be cancelled: {'; '.join(errors)}. "
-                "The next run of the workflow takes back those that still run."
+                "The next run of the workflow adopts those that still run."
             )
         else:
             self._registry.settle(job.job_id for job in jobs)

@@ -79,7 +79,7 @@ def _spread_tasks(read: "_Resources", fit_on_a_node: int | None) -> tuple[int, i
     if tasks < nodes:
         raise WorkflowError(
             f"{read.job}: tasks={tasks} on nodes={nodes} leaves nodes without a task. "
-            "Ask for fewer nodes or more tasks."
+            "Request fewer nodes or more tasks."
         )
     return nodes, math.ceil(tasks / nodes)
 

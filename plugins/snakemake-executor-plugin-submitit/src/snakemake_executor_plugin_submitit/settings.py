@@ -124,7 +124,7 @@ def check_once(pairs: Iterable[str], source: str) -> None:
     keys = Counter(pair.partition("=")[0].strip().replace("-", "_") for pair in pairs)
     if twice := [key for key, count in keys.items() if count > 1]:
         raise WorkflowError(
-            f"{source}: {', '.join(twice)} is given twice, and only the last would count. Where it takes several values write one "
+            f"{source}: {', '.join(twice)} is given twice, and only the last would count. For several values write one "
             """list, as extra='["-v A=1", "-p 3"]'."""
         )
 

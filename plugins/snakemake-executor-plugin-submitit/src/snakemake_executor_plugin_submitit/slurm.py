@@ -185,7 +185,7 @@ class Slurm(Cluster):
         for name, remedy in REFUSED.items():
             if name in options:
                 raise WorkflowError(
-                    f"{job}: {name}={options[name]} is not taken by this executor: {remedy}."
+                    f"{job}: {name}={options[name]} is not supported by this executor: {remedy}."
                 )
         if options.get("requeue") is False:
             options = options | {"no_requeue": True}
@@ -201,8 +201,8 @@ def pattern(path: str) -> str:
     _check(path, "the folder")
     if "\\" in path:
         raise ValueError(
-            f"the folder is {path!r}: with a backslash in --output Slurm puts no id of a job in the "
-            "names of logs. Use a folder without."
+            f"the folder is {path!r}: with a backslash in --output Slurm does not put the job's id into "
+            "names of logs. Use a folder without a backslash."
         )
     return path.replace("%", "%%")
 
@@ -217,5 +217,5 @@ def _check(value: object, place: str) -> None:
         if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
             raise ValueError(
                 f"{place} is {value!r}: Slurm cannot take the character {character!r}, which begins a "
-                "new line or cannot be seen. Write it without."
+                "new line or is invisible. Remove it."
             )

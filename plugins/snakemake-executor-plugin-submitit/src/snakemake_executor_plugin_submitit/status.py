@@ -100,7 +100,7 @@ class Poller:
             if self._unanswered.bit_count() == 1:  # the 1st, 2nd, 4th, 8th...
                 self._logger.warning(
                     f"{self._cluster.name} did not answer a status query ({self._unanswered} in a row): {error}. "
-                    "Jobs are left as they are; asking again."
+                    "Jobs continue; the query is repeated."
                 )
             return False
         self._unanswered = 0

@@ -161,9 +161,9 @@ class Submitter:
         if seconds is not None and not self._told_limit:
             self._told_limit = True
             self._logger.warning(
-                f"{self._cluster.name} takes no more jobs of yours now, with {self._open_jobs()} of this workflow "
-                f"submitted: {failure_words(error)}. Waiting until some have ended; `--jobs` with a number below the "
-                "site's limit submits no more than that."
+                f"{self._cluster.name} accepts no more of your jobs now, with {self._open_jobs()} of this workflow "
+                f"submitted: {failure_words(error)}. Waiting until some have ended. To avoid this, set `--jobs` below the "
+                "site's limit."
             )
         if seconds is not None and self._stopped.wait(seconds):
             raise StoppedError
@@ -194,7 +194,7 @@ class Submitter:
                 if not refusals.is_passing(str(error)):
                     raise
                 self._logger.warning(
-                    f"{self._cluster.name} did not take a submission, trying again in "
+                    f"{self._cluster.name} rejected a submission; next attempt in "
                     f"{seconds:g} s: {failure_words(error)}"
                 )
             if self._stopped.wait(seconds):

@@ -53,14 +53,14 @@ class Tally:
         if active and self._clock() - self._said_at >= SECONDS:
             self._said_at = self._clock()
             self._logger.info(
-                f"{self._cluster.name}: {len(waiting)} jobs wait, {len(self._running)} run; {self._words()}."
+                f"{self._cluster.name}: {len(waiting)} jobs waiting, {len(self._running)} running; {self._words()}."
             )
 
     def _count(self, job_id: str, requeue: Requeue) -> None:
         self._requeued[requeue.why] += 1
         if requeue.why == "lost":
             self._logger.warning(
-                f"{self._cluster.name} job {job_id} lost {', '.join(requeue.nodes) or 'a node'} and went back to the queue."
+                f"{self._cluster.name} job {job_id} lost {', '.join(requeue.nodes) or 'a node'} and was requeued."
             )
 
     def _words(self) -> str:

@@ -37,11 +37,11 @@ class GridEngineParameters(Parameters):
             raise ValueError(
                 f"{self.slots} slots need a parallel environment: set "
                 "gridengine_parallel_environment (`qconf -spl` lists them), or "
-                "gridengine_node_resource where the site hands out whole nodes."
+                "gridengine_node_resource where the site allocates whole nodes."
             )
         if self.gpus_per_node and not self.gpu_resource and not self.node_resource:
             raise ValueError(
-                f"gpus_per_node is {self.gpus_per_node}, and nothing says how this Grid Engine "
+                f"gpus_per_node is {self.gpus_per_node}, but it is not configured how this Grid Engine "
                 "counts GPUs: set gridengine_gpu_resource (`qconf -sc` lists resources)."
             )
 

@@ -83,6 +83,6 @@ def _with_variables(path: Path, *, array: bool) -> str:
             why = f"{_IN_PATH[character]} in -o and -e"
             raise quoting.refused(text, "the folder", character, why)
     if "%a" in text and not array:
-        raise ValueError(f"{text!r} has %a in it, and this job is no array.")
+        raise ValueError(f"{text!r} contains %a, but this job is not an array.")
     text = text.replace("%j", "$JOB_ID_$TASK_ID" if array else "$JOB_ID")
     return text.replace("%A", "$JOB_ID").replace("%a", "$TASK_ID").replace("%t", "0")

@@ -61,7 +61,7 @@ class PbsJobEnvironment(QsubJobEnvironment):
             new_id = follow_on.submit(self.paths)
         except FailedSubmissionError as error:
             raise FailedSubmissionError(
-                f"PBS did not take the job back before its time limit ({refusal}; {error}). What it saved is there. Ask for a "
-                f"time limit in which it ends, or the site to allow qsub on {self.hostname}, and submit it again"
+                f"PBS did not requeue the job before its time limit ({refusal}; {error}). Its checkpoints are kept. Request a "
+                f"longer time limit, or ask the site to allow qsub on {self.hostname}, and submit it again"
             ) from None
         log.info(f"Job {self.job_id} goes on as {new_id} ({countdown} remaining timeouts)")

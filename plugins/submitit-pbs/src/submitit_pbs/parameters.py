@@ -35,7 +35,7 @@ class PbsParameters(Parameters):
             for request in ",".join(quoting.arguments(line, "-l")[0]).split(","):
                 if (name := request.partition("=")[0]) in asked:
                     raise ValueError(
-                        f"extra is {line!r}: of two requests for one resource PBS takes the first, which is the executor's. "
+                        f"extra is {line!r}: if a resource is requested twice, PBS uses the first request, which is the executor's. "
                         f"Use {_INSTEAD[name]}."
                     )
 

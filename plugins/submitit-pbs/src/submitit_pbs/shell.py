@@ -36,8 +36,8 @@ def path(folder: Path) -> Path:
         if _PLAIN.fullmatch(str(place / NAME)):
             return place / NAME
     raise FailedSubmissionError(
-        f"qsub -S takes no path like {str(folder)!r}, nor HOME, which is {home!r}: submit from a folder whose "
-        "path has letters, digits and ._+- only, or set HOME to one."
+        f"qsub -S does not accept a path like {str(folder)!r}, nor HOME, which is {home!r}: submit from a folder whose "
+        "path has only letters, digits and ._+-, or set HOME to one."
     )
 
 
@@ -49,8 +49,8 @@ def write(folder: Path) -> None:
         _write(program)
     except OSError as error:
         raise FailedSubmissionError(
-            f"{program}, the shell of the job, cannot be written ({error.strerror}): submit from a folder whose "
-            "path has letters, digits and ._+- only, or set HOME to a folder that can be written."
+            f"{program}, the job's shell, cannot be written ({error.strerror}): submit from a folder whose "
+            "path has only letters, digits and ._+-, or set HOME to a writable folder."
         ) from error
 
 

@@ -82,8 +82,8 @@ class Parameters:
         self._check_nodes()
         if self.tasks_per_node != 1:
             raise ValueError(
-                f"tasks_per_node is {self.tasks_per_node}: with this executor a job is one task of submitit, with one "
-                "result. Use processes_per_node to ask for room for processes that the function itself starts."
+                f"tasks_per_node is {self.tasks_per_node}: this executor's job is one task of submitit, with one "
+                "result. Use processes_per_node to reserve cores for processes that the function itself starts."
             )
 
     def _check_nodes(self) -> None:
@@ -97,7 +97,7 @@ class Parameters:
         most = given.get(str(self.queue))
         if most is not None and self.nodes > most:
             raise ValueError(
-                f"{self.nodes} nodes, and a job in the queue {self.queue} has {most} at most (max_nodes): ask for fewer, or for "
+                f"{self.nodes} nodes, but a job in the queue {self.queue} has at most {most} (max_nodes): request fewer, or "
                 "another queue."
             )
 

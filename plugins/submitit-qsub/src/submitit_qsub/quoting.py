@@ -28,7 +28,7 @@ def word(text: str, place: str) -> str:
         if character.isspace() or character in _ENDS_WORD:
             raise refused(text, place, character, "is not part of one word")
     if text.startswith("-"):
-        raise ValueError(f"{place} is {text!r}: qsub takes a leading - for an option. Use a name.")
+        raise ValueError(f"{place} is {text!r}: qsub reads a leading - as an option. Use a name.")
     return text
 
 
@@ -68,7 +68,7 @@ def job_name(text: str) -> str:
 def refused(text: str, place: str, character: str, why: str) -> ValueError:
     return ValueError(
         f"{place} is {text!r}: qsub cannot take the character {character!r}, which {why}. "
-        "Write it without."
+        "Remove it."
     )
 
 
