@@ -206,7 +206,7 @@ def _content(choice: Choice) -> dict[str, Any]:
         "interval_s_if_failures_a_third": rarer,
         "interval_s_if_failures_three_times": oftener,
         "now": None if choice.now is None else _at(choice.now),
-        "saves_gpu_hours_a_day": choice.saves_gpu_hours,
+        **_known("saves_gpu_hours_a_day", choice.saves or NOTHING),
     }
 
 
@@ -228,6 +228,9 @@ def _at(choice: Choice) -> dict[str, Any]:
         **_known("loses", choice.loses),
         "at_least": choice.is_least,
     }
+
+
+NOTHING = Quantity(math.nan)
 
 
 def _known(name: str, known: Quantity) -> dict[str, float | None]:

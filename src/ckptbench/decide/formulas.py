@@ -48,6 +48,8 @@ MOST_FINE = 0.01
 """Nor does it lose more than the best one by more than this part of the time."""
 LEAST_FINE = 0.5
 """No other interval is fine where the best one has less goodput than this."""
+MANY_SAVES = 30.0
+"""In a job: only where times vary by a thirtieth does the last of them fall anywhere in a period."""
 LARGEST = 300.0
 """Powers of e are cut here: what is left of the goodput is none, and products of two of them are still numbers."""
 
@@ -83,10 +85,16 @@ def limited(
     slowdown_s: Floats,
     down_s: Floats,
     limit_s: Floats,
+    since: Floats,
 ) -> Floats:
-    """The goodput that a time limit leaves of `useful`, which is that without it. No version counts that is not durable before it."""
+    """The goodput that a time limit leaves of `useful`, which is that without it. No version counts that is not durable before it.
+
+    `since`: the part of a period that has passed at the limit since the last version: ½ on average, 0 at best and 1 at worst. Of `MANY_SAVES` it is the average.
+    """
     last_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
-    counts_s = np.maximum(limit_s - down_s - interval_s - durable_s + last_s / 2, 0.0)
+    rest_s = limit_s - down_s - interval_s - durable_s + last_s
+    parts = np.where(rest_s < MANY_SAVES * last_s, since, 0.5)
+    counts_s = np.maximum(rest_s - parts * last_s, 0.0)
     has_version = interval_s + durable_s <= limit_s - down_s
     return np.where(has_version, useful * kept_by_limit(counts_s, striking, limit_s), 0.0)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
-from ckptbench.decide import RATE_FACTORS, sampling
+from ckptbench.decide import BETWEEN, RATE_FACTORS, sampling
 from ckptbench.decide.inputs import GIVEN, STARTS, UNFINISHED
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS, ROUND
 from ckptbench.decide.rates import OWN, FailureRate
@@ -217,6 +217,7 @@ def payload(
         "most_steps": MOST_STEPS,
         "round": ROUND,
         "other_rates": RATE_FACTORS,
+        "between": BETWEEN,
         "least_useful": LEAST_USEFUL,
         "words": _words(),
     }
