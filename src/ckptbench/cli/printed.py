@@ -254,6 +254,7 @@ def answer_from_options(options: Options) -> Answer:
     advised = (*case.failing.doubts, *asked(options, choices, case.gpus))
     return Answer(
         screen=Screen(
+            title=f"{counted(case.gpus, 'GPU')} ({options.gpus_from})" if options.gpus_from else "",
             blocks=(block,),
             advice=advised,
             remarks=notes,
