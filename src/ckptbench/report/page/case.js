@@ -136,6 +136,9 @@ const growthOf = ({ growth }, ranks, gpus) => Object.fromEntries(Object.entries(
 /** The time limit of a job. None where the whole training is done in one. */
 const limitOf = ({ limit, step }, downS, trainingSteps) => (limit !== null && (trainingSteps ?? Infinity) * step + downS > limit ? limit : null);
 
+/** Mean GPU-hours between failures, with the ends of their interval. Preemptions and time limits of a log end a job as often whatever its GPUs. */
+const hoursOf = ({ hours, of_jobs: ends }, gpus) => hours.map((each) => each * (ends ? formulas.of_jobs(gpus, ends.gpus, ends.number, ends.of) : 1));
+
 /** What the formulas take: first at the failure rate that is likeliest, then at the ends of its interval if it has one. */
 function casesOf({ values, rate, origin }, strategy) {
   const { survivable, replacement_s: replacementS, gpus_per_node: perNode } = start;
@@ -163,7 +166,7 @@ function casesOf({ values, rate, origin }, strategy) {
     globalTier: known?.every > 1 ? { every: known.every, needed, durableS: globalS, downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
     limitS: limitOf(values, downS, origin.training_steps),
   };
-  const rates = values.mtbf === null ? rate.hours.map((hours) => gpus / (hours * SECONDS_PER_HOUR)) : [1 / values.mtbf];
+  const rates = values.mtbf === null ? hoursOf(rate, gpus).map((hours) => gpus / (hours * SECONDS_PER_HOUR)) : [1 / values.mtbf];
   return rates.map((failuresPerS) => ({ ...one, failuresPerS }));
 }
 
