@@ -74,10 +74,10 @@ class Options:
 
     def with_gpus_of_log(self) -> Options:
         """With the number of GPUs on which nearly all jobs of `--log` ran, where no option says it. A log that cannot be read says so when failures are counted."""
-        from ckptbench.decide.failure_log import gpus_of_jobs
-
         if self.gpus is not None or self.log is None or self.log.suffix == ".yaml":
             return self
+        from ckptbench.decide.failure_log import gpus_of_jobs  # imports pandas
+
         try:
             known = gpus_of_jobs(self.log)
         except DataError:
