@@ -145,7 +145,7 @@ def test_known_costs_are_found(known: tuple[Comparing, Compared], engine: str) -
     overhead = 4 * (stall_s + hidden_s) / usual_s
     assert number(row, "paired") == pytest.approx(overhead, rel=1e-3)
     assert number(row, "in_run") == pytest.approx(overhead, rel=0.1 if pause_s else 1e-3)
-    for name in ("paired", "in_run", "stall_s", "hidden_s", "slowed_s"):
+    for name in ("paired", "in_run", "stall_s", "hidden_s", "added_step_s"):
         low, middle, high = (number(row, name + end) for end in ("_lo", "", "_hi"))
         assert low <= middle + 1e-12 <= high + 2e-12
     assert number(row, "paired_lo") < number(row, "paired_hi")
@@ -170,6 +170,7 @@ def test_the_answer_is_one_screen(known: tuple[Comparing, Compared]) -> None:
     compared = known[1]
     assert compared.code == 0
     lines = compared.told[compared.told.index(compared.line("setting ")) :]
+    assert lines[0].split()[1:5] == ["overhead", "added", "a", "step"]
     beside = compared.line("every=5, engine=beside")
     assert "5.0 ms (5.0 to 5.0)" in beside
     assert "38 ms (" in beside

@@ -153,19 +153,19 @@ def test_a_setup_of_a_study_has_the_numbers_of_python(
             assert_known(row[3], each["lost"])
             lo, hi = (steps * each["step_s"] for steps in each["fine"])
             in_words = quantities.span(lo, hi, quantities.unit_of_time(hi))
-            assert row[4] == ("none" if each["lost"][0] > 0.5 else in_words)
-            assert_known(row[5], 24 * gpus * (wanted[0]["now"] - each["lost"]))
+            assert row[4] == ("none" if each["lost"][0, 0] > 0.5 else in_words)
+            assert_known(row[5], 24 * gpus * np.array(each["useful"].more_than(wanted[0]["useful_now"])))  # fmt: skip
         known = browser.element("known").text
         assert known.startswith("measured at 4 ranks" if gpus == 4 else "projected from 4 ranks")
     assert "the others are lost with a node" in browser.element("strategy-0-hint").text
 
 
 def assert_known(shown: dict[str, float], values: np.ndarray) -> None:
-    value, *ends = values
-    scale = max(abs(values))
-    assert shown["value"] == pytest.approx(value, rel=1e-8, abs=1e-9 * scale)
-    if ends:
-        wanted = (min(values), max(values))
+    """`values`: on average, and by where a limit falls, each at the rate and others."""
+    scale = abs(values).max()
+    assert shown["value"] == pytest.approx(values[0, 0], rel=1e-8, abs=1e-9 * scale)
+    if values.shape[1] > 1 or values.min() < values.max():
+        wanted = (values.min(), values.max())
         assert (shown["lo"], shown["hi"]) == pytest.approx(wanted, rel=1e-8, abs=1e-9 * scale)
 
 

@@ -78,6 +78,13 @@ def test_a_loss_is_read_by_pointer_and_by_keys(browser: Browser, calculator: Pat
     assert before[:8] == said.text[:8]
 
 
+def assert_same_ends(shown: dict[str, Any], told: dict[str, Any], name: str) -> None:
+    """Of the 95 % interval; none where the command has none."""
+    for end in ("lo", "hi"):
+        wanted = told[f"{name}_{end}"]
+        assert shown[end] == (None if wanted is None else pytest.approx(wanted)), (name, end)
+
+
 def test_the_command_that_is_copied_has_the_same_answer(
     browser: Browser, calculator: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,9 +104,13 @@ def test_the_command_that_is_copied_has_the_same_answer(
         told = {each["name"]: each for each in json.loads(capsys.readouterr().out)["strategies"]}
         rows = [row for row in strategies(browser) if not str(row[0]).startswith("now: ")]
         assert {row[0] for row in rows} == {*told}
-        for name, _, steps, lost, *_ in rows:
+        for name, _, steps, lost, _, saved in rows:
             assert steps["value"] == told[name]["steps"]
             assert lost["value"] == pytest.approx(told[name]["loses"], rel=1e-9)
+            assert_same_ends(lost, told[name], "loses")
+            if saved:
+                assert saved["value"] == pytest.approx(told[name]["saves_gpu_hours_a_day"])
+                assert_same_ends(saved, told[name], "saves_gpu_hours_a_day")
 
 
 @pytest.mark.parametrize("price", ["2.5", "$2.5", "1,000 EUR", "€0.0125"])
@@ -166,6 +177,9 @@ def test_jobs_that_are_ended_are_counted(
     assert run([*shlex.split(written)[1:], "--json"]) == 0
     for row, told in zip(strategies(browser)[1:], json.loads(capsys.readouterr().out)["strategies"], strict=True):  # fmt: skip
         assert (row[2]["value"], row[3]["value"]) == (told["steps"], pytest.approx(told["loses"]))
+        assert_same_ends(row[3], told, "loses")
+        assert_same_ends(row[5], told, "saves_gpu_hours_a_day")
+        assert row[5]["lo"] < row[5]["value"] < row[5]["hi"], "few saves of today fit into a job"
 
 
 def test_a_case_that_no_options_say_has_no_command(browser: Browser) -> None:
@@ -397,3 +411,31 @@ def test_the_program_whose_log_was_read_is_named(browser: Browser, tmp_path: Pat
         browser.element("save-steps").text
         == "No failure was seen: no setting follows from a bound."
     )
+
+
+def test_preemptions_of_a_log_strike_a_job_as_often_whatever_its_gpus(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the page that is filled with the log as in the command, also where the reader enters other GPUs. Failures come with each GPU."""
+    day = "{0}|{1}|2026-03-{0:02}T00:00:00|2026-03-{0:02}T20:00:00|20:00:00|billing=9,gres/gpu=8"
+    states = ["PREEMPTED", "COMPLETED", "FAILED", "PREEMPTED"] * 5
+    jobs, written = tmp_path / "jobs.txt", tmp_path / "page.html"
+    jobs.write_text("\n".join(["JobID|State|Start|End|Elapsed|AllocTRES", *(day.format(*each) for each in enumerate(states, 1))]))  # fmt: skip
+    costs = tmp_path / "costs.yaml"
+    costs.write_text(COSTS.read_text().replace("gpus: 512", "gpus: 8"))
+    case = ["decide", "--costs", str(costs), "--log", str(jobs), "--count", "PREEMPTED"]
+    assert run([*case, "--gpus", "64", "--html", str(written)]) == 0
+    assert "5 PREEMPTED" not in (text := " ".join(capsys.readouterr().out.split()))
+    assert "10 PREEMPTED: counted per job" in text
+    browser.open(written)
+    said = browser.element("mtbf-hint").text.replace("\u00a0", " ")
+    assert said == "own; 10 PREEMPTED: counted per job, one in 40 h on any number of GPUs"
+    found = []
+    for gpus in ("64", "8", "4096"):
+        enter(browser, "gpus", gpus)
+        assert run([*case, "--gpus", gpus, "--json"]) == 0
+        told = [each["loses"] for each in json.loads(capsys.readouterr().out)["strategies"] if each["name"].endswith("restart")]  # fmt: skip
+        rows = [row for row in strategies(browser) if not str(row[0]).startswith("now: ")]
+        assert sorted(row[3]["value"] for row in rows) == pytest.approx(sorted(told), rel=1e-6)
+        found.append(min(told))
+    assert found[1] < found[0] < found[2], "failures still come more often on more GPUs"

@@ -11,10 +11,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from ckptbench.analysis.tables.grouping import records
-from ckptbench.decide import sampling
+from ckptbench.decide import BETWEEN, sampling
 from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.limit import Limit
-from ckptbench.decide.model import best, goodput
+from ckptbench.decide.model import best, by_phase
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import FailureRate
 from tests.decided_study import CHOICES, costs
@@ -81,7 +81,8 @@ def row_of(ranks: int, strategy: str, recovery: str) -> dict[str, Any]:
 
 
 def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, limit: Limit | None = None) -> dict[str, Any]:  # fmt: skip
-    """What the page must show of a row: steps, and losses at the rate and at the ends of its interval; the fine range in steps."""
+    """What the page must show of a row: steps; what is lost at the rate and at the ends of its interval, and saved there and in between, each on average and by where a
+    limit falls; the fine range in steps."""
     row = projected(row, gpus)
     saved, recovered = sampling.saving(row), sampling.recovering(row, gpus, CHOICES)
     tier, slower = sampling.global_tier(row, gpus), first(sampling.slower(row))
@@ -95,7 +96,9 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, limit:
         down_s=first(tier.down_s),
     )
     ends = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
-    failing = gpus / (np.array([rate.mean_gpu_hours, *ends]) * 3600)
+    inside = np.geomspace(*ends, BETWEEN + 2)[1:-1] if ends else []
+    failing = gpus / (np.array([rate.mean_gpu_hours, *ends, *inside]) * 3600)
+    shown = slice(0, 1 + len(ends))
     found = best(
         saving,
         recovering,
@@ -105,11 +108,12 @@ def expected(row: dict[str, Any], rate: FailureRate, gpus: int, now: int, limit:
         slower=slower,
         limit=limit,
     )
-    useful = np.asarray(
-        goodput(now * step_s, saving, recovering, failing, global_tier, limit=limit) / slower
+    at_best, useful = (
+        by_phase(interval_s, saving, recovering, failing, global_tier, slower=slower, limit=limit)
+        for interval_s in (found.interval_s, now * step_s)
     )
     return {
-        "steps": found.steps, "lost": 1 - found.goodput, "now": 1 - useful,
+        "steps": found.steps, "lost": 1 - np.array(at_best)[:, shown], "now": 1 - np.array(useful)[:, shown], "useful_now": useful, "useful": at_best,
         "fine": (found.fine_from_steps[0], found.fine_to_steps[0]), "step_s": step_s,
     }  # fmt: skip
 

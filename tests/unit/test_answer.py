@@ -77,7 +77,9 @@ def test_a_row_says_what_the_tables_say() -> None:
     assert every == two_digits(*(row[f"best_minutes{end}"] for end in ("", "_lo", "_hi")), "min")
     assert loses == two_digits(*(100 * (1 - row[f"goodput{end}"]) for end in ("", "_hi", "_lo")), "%")  # fmt: skip
     assert fine == f"{plain(row['fine_from_minutes'])} - {plain(row['fine_to_minutes'])} min"
-    assert saves == f"saves {plain(24 * 1024 * (row['goodput'] - row['goodput_in_use']))}"
+    saved = 24 * 1024 * (row["goodput"] - row["goodput_in_use"])
+    ends = (plain(row[f"saved_gpu_hours{end}"]) for end in ("_lo", "_hi"))
+    assert saves == f"saves {plain(saved)} [{', '.join(ends)}]"
     _, _, (_, now, steps, loses_now, *_), *_ = in_use(tables)
     assert (now, steps) == ("now (native)", "21 min")
     assert loses_now.startswith(percent(1 - row["goodput_in_use"]))

@@ -14,7 +14,7 @@ from test_command import BOTH, CASE, COSTS, LOG, refused, said
 
 from ckptbench.cli.verbs import decide, run
 from ckptbench.common.errors import ConfigError, DataError
-from ckptbench.decide.rates import published
+from ckptbench.decide.rates import exact_interval, published
 
 REST = ["--step", "2.5s", "--restart", "8min", "--blocking", "60s"]
 STORAGE = ["--bandwidth", "1.6GB/s"]
@@ -289,9 +289,7 @@ LIMITED = [*BOTH, "--limit", "24h"]
 def test_a_time_limit_says_both_ways_to_end_a_job(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(said([*LIMITED, "--json"], capsys))
     unsaved, few, at_signal = told["remarks"][:3]
-    assert few.startswith(
-        "The loss depends on where the last save of a job falls: the row now loses "
-    ), few
+    assert few.startswith("With few saves in a job, brackets also cover where the last one falls")
     assert unsaved == "A job ends after 24 h: at the best interval that loses 19 min (blocking), 5.7 min (async) of work on average, and a restart. The table counts both."  # fmt: skip
     assert at_signal == "With a save at a signal before the end: blocking every 40 min, loses 5.9 % (send the signal 160 s before the end); async every 9.1 min, loses 2.4 % (send the signal 230 s before the end)."  # fmt: skip
     without = json.loads(said([*BOTH, "--json"], capsys))
@@ -378,11 +376,18 @@ def test_with_few_saves_in_a_job_their_phase_is_said(
     """The second save of two would end 10 minutes behind the limit: half of the day is lost, and on average over all phases a quarter."""
     rare = ["decide", "--gpus", "8", "--gpu-mtbf", "5000000h", *REST, "--limit", "24h"]
     text = " ".join(said([*rare, "--now", "12h"], capsys).split())
-    assert text.startswith("now 720 min loses 26 %")
-    few = "The loss depends on where the last save of a job falls: the row now loses 0.69 to 51 %, and 50 % if all takes exactly as long as given"
+    assert text.startswith("now 720 min loses 26 % [0.69, 51]")
+    few = "brackets also cover where the last one falls before the limit. If all takes exactly as long as given, now loses 50 %"
     assert few in text
+    (told,) = json.loads(said([*rare, "--now", "12h", "--json"], capsys))["strategies"]
+    now, hours = told["now"], 24 * 8
+    assert [now["loses_lo"], now["loses"], now["loses_hi"]] == pytest.approx(
+        [0.0069, 0.257, 0.507], rel=0.01
+    )
+    saved = (told["saves_gpu_hours_a_day_lo"], told["saves_gpu_hours_a_day_hi"])
+    assert saved == pytest.approx([hours * (now[f"loses_{end}"] - told[f"loses_{other}"]) for end, other in (("lo", "hi"), ("hi", "lo"))])  # fmt: skip
     often = " ".join(said([*rare, "--now", "0.7h"], capsys).split())
-    assert "the row now loses" not in often
+    assert "as given, now loses" not in often
     common = [
         "decide",
         "--gpus",
@@ -399,9 +404,7 @@ def test_with_few_saves_in_a_job_their_phase_is_said(
         "6min",
     ]
     text = " ".join(said([*common, "--now", "2h", "--limit", "24h"], capsys).split())
-    assert "the row now loses 2.3 to 9.5 %, and 8.6 % if all" in text, (
-        "twelve saves just fail to fit"
-    )
+    assert "exactly as long as given, now loses 8.6 %" in text, "twelve saves just fail to fit"
     costs = tmp_path / "costs.yaml"
     costs.write_text(
         "title: mine\ngpus: 8\nstep_s: 2.5\nsteps_per_epoch: 1000\ninterval: 17280 steps\n"
@@ -409,6 +412,25 @@ def test_with_few_saves_in_a_job_their_phase_is_said(
     )
     of_file = said(["decide", "--costs", str(costs), "--limit", "24h"], capsys)
     assert few in " ".join(of_file.split())
+
+
+def test_savings_have_their_interval_from_the_same_failures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The least and the most that any rate in its interval gives: not the difference of two losses that know nothing of each other."""
+    case = ["decide", "--gpus", "8", "--step", "1.2s", "--blocking", "45s", "--restart", "5min", "--now", "80min", "--json"]  # fmt: skip
+    (told,) = json.loads(said([*case, "--failures", "4", "--days", "15"], capsys))["strategies"]
+    ends = exact_interval(4, 15 * 24.0)
+    hours = [ends.lo * (ends.hi / ends.lo) ** (part / 16) for part in range(17)]
+    rates = [["--mtbf", f"{each}h"] for each in (90.0, *hours)]
+    saved = [json.loads(said([*case, *rate], capsys))["strategies"][0]["saves_gpu_hours_a_day"] for rate in rates]  # fmt: skip
+    name = "saves_gpu_hours_a_day"
+    assert [told[name], told[f"{name}_lo"], told[f"{name}_hi"]] == pytest.approx([saved[0], min(saved), max(saved)], rel=1e-6)  # fmt: skip
+    assert min(saved) not in (saved[1], saved[-1]), "80 min is best at a rate in between"
+    apart = 24 * 8 * (told["now"]["loses_hi"] - told["loses_lo"])
+    assert told[f"{name}_hi"] < apart / 4
+    text = said([*case[:-1], "--failures", "4", "--days", "15"], capsys)
+    assert re.search(r"saves 0\.\d+ \[0\.\d+, 0\.\d+\]", text), text
 
 
 def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(

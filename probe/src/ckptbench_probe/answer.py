@@ -114,7 +114,7 @@ def _table(costs: Costs, overrides: Overrides, ranks: int) -> list[str]:
     fine = choices.fine_steps(float(best.fine_from_steps), float(best.fine_to_steps))
     saved = 24 * (overrides.gpus or ranks) * (float(best.goodput) - used)
     now = choice(costs.interval_steps, used)
-    found = choice(float(best.steps), float(best.goodput), fine_steps=fine, saves_gpu_hours=saved, now=now)  # fmt: skip
+    found = choice(float(best.steps), float(best.goodput), fine_steps=fine, saves=number(saved), now=now)  # fmt: skip
     unit = "GPU" if overrides.gpus else "rank"
     return [line.text for line in layout.table([layout.Block(choices=(found,))], WIDTH, unit)]
 

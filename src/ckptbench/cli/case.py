@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.decide import RATE_FACTORS
+from ckptbench.decide import BETWEEN, RATE_FACTORS
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.losses import Losses
-from ckptbench.decide.model import Best, best, goodput
+from ckptbench.decide.model import Best, Useful, best, by_phase
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.report.answer.at_limit import AtLimit
 from ckptbench.report.answer.choice import Choice, fine_steps
@@ -110,6 +110,18 @@ class Case:
     limit: Limit | None = None
     """Of the time of a job."""
 
+    @property
+    def rates(self) -> Floats:
+        """Those of `Failing`, and behind them `BETWEEN` more between their ends."""
+        per_s = self.failing.per_s
+        if len(per_s) == 1:
+            return per_s
+        return np.concatenate([per_s, np.geomspace(per_s[1], per_s[2], BETWEEN + 2)[1:-1]])
+
+    def useful(self, strategy: Strategy, interval_s: Floats | float) -> Useful:
+        """Goodput at `rates`."""
+        return by_phase(interval_s, strategy.saving, self.recovering, self.rates, limit=self.limit)
+
 
 def answer(case: Case) -> tuple[Choice, ...]:
     """Every strategy at its best interval, in the order in which they were given. All have the same interval in use."""
@@ -117,35 +129,41 @@ def answer(case: Case) -> tuple[Choice, ...]:
     return tuple(_best(case, each, useful) for each in case.strategies)
 
 
-def _useful_now(case: Case, now: Every) -> Floats:
-    """Goodput at the interval in use."""
-    interval_s = now.in_steps(case.step_s) * case.step_s
-    saving = case.strategies[0].saving
-    return np.asarray(
-        goodput(interval_s, saving, case.recovering, case.failing.per_s, limit=case.limit)
-    )
+def _loses(useful: Useful) -> Quantity:
+    return _known(*(1 - each for each in useful))
 
 
-def _now(case: Case, now: Every, useful: Floats) -> Choice:
+def _saves(useful: Useful, now: Useful, gpus: int) -> Quantity:
+    """GPU-hours a day against the interval in use."""
+    return _known(*(HOURS_PER_DAY * gpus * each for each in useful.more_than(now)), ends=None)
+
+
+def _useful_now(case: Case, now: Every) -> Useful:
+    """At the interval in use."""
+    return case.useful(case.strategies[0], now.in_steps(case.step_s) * case.step_s)
+
+
+def _now(case: Case, now: Every, useful: Useful) -> Choice:
     steps = now.in_steps(case.step_s)
     return Choice(
         name=case.strategies[0].name,
         steps=Quantity(steps),
         interval_s=Quantity(steps * case.step_s),
-        loses=_known(1 - useful),
+        loses=_loses(useful),
         is_bound=case.failing.is_bound,
         waits_s=float(case.strategies[0].saving.waits_s(steps * case.step_s)),
         losses=_losses(case, case.strategies[0], steps * case.step_s),
     )
 
 
-def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
-    found = _found(case, strategy, case.failing.per_s, case.limit)
+def _best(case: Case, strategy: Strategy, now: Useful | None) -> Choice:
+    found = _found(case, strategy, case.rates, case.limit)
+    useful = case.useful(strategy, found.interval_s)
     choice = Choice(
         name=strategy.name,
         steps=_known(found.steps),
         interval_s=_known(found.interval_s),
-        loses=_known(1 - found.goodput),
+        loses=_loses(useful),
         fine_steps=fine_steps(found.fine_from_steps[0], found.fine_to_steps[0]),
         is_bound=case.failing.is_bound,
         is_async=bool(np.any(strategy.saving.durable_s > strategy.saving.stall_s)),
@@ -154,10 +172,9 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         at_limit=_at_limit(case, strategy, float(found.interval_s[0])),
         losses=_losses(case, strategy, float(found.interval_s[0])),
     )
-    if useful is None or case.now is None:
+    if now is None or case.now is None:
         return choice
-    saved = HOURS_PER_DAY * case.gpus * float(found.goodput[0] - useful[0])
-    return replace(choice, now=_now(case, case.now, useful), saves_gpu_hours=saved)
+    return replace(choice, now=_now(case, case.now, now), saves=_saves(useful, now, case.gpus))
 
 
 def _found(
@@ -190,8 +207,13 @@ def _at_other_rates(case: Case, strategy: Strategy) -> tuple[float, float] | Non
     return float(rarer_s), float(oftener_s)
 
 
-def _known(values: Floats) -> Quantity:
-    """From its values at the rates of `Failing`: the ends are the lowest and the highest."""
-    if len(values) == 1:
+RATES = 3
+"""The rates of `Failing`, if it has an interval."""
+
+
+def _known(values: Floats, *others: Floats, ends: int | None = RATES) -> Quantity:
+    """From its values at the rates of a case, of which the first `ends` count: the ends are the lowest and the highest, of `others` too."""
+    every = np.array([values, *others])[:, :ends]
+    if len(values) == 1 and every.min() == every.max():
         return Quantity(float(values[0]))
-    return Quantity(float(values[0]), float(values[1:].min()), float(values[1:].max()))
+    return Quantity(float(values[0]), float(every.min()), float(every.max()))

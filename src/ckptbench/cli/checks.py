@@ -59,7 +59,12 @@ def _missing(options: Options) -> Iterator[str]:
         yield from missing_rate(options)
     if options.is_of_tables:
         return
-    yield from (words for name, words in MISSING.items() if getattr(options, name) is None)
+    hints = {"gpus": options.gpus_hint}
+    yield from (
+        words + hints.get(name, "")
+        for name, words in MISSING.items()
+        if getattr(options, name) is None
+    )
     if not _given(options, (*CHECKPOINTS, *STORAGE)):
         yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it, or --training-log"
 

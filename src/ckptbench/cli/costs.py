@@ -39,6 +39,10 @@ class Costs:
     settings: Settings | None = None
     """How the program whose log was read is told the interval. None: any program."""
     multiple_of: int | None = None
+    restart_s: float | None = None
+    """Of a log, or in its place."""
+    gpus_from: str = ""
+    """Where their number was read, if no option and no training log says it."""
 
     @classmethod
     def of(cls, study: Path | None, file: Path | None) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,11 +25,14 @@ from ckptbench.report.answer.study import SHOWN_BEST
 
 if TYPE_CHECKING:
     from ckptbench.decide.training_log.facts import Facts
+    from ckptbench.decide.training_log.slow import Slow
 
 
 UNTOLD = "A log shows neither the full slowdown during asynchronous saves nor when a checkpoint is on storage: ckptbench-probe measures both."
 FROM_LOG = "as logged"
 """The name of the saves of a log, at any interval."""
+BETWEEN_STARTS = " (between its starts)"
+WAITS = "The restart is the gap between two starts in the log, with a wait for GPUs in it: --restart overrides it."
 ASK_NOW = "How often you save today is not in the log: give --now."
 
 
@@ -42,8 +46,10 @@ def costs_of_log(options: Options) -> Costs:
 
     paths, log = read_logs(options.training_logs, options.log_pattern)
     facts = facts_of(log)
+    if options.gpus is None and facts.gpus is None:
+        options = options.with_gpus_of_log()
     whose = ", ".join(path.name for path in paths)
-    read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}, {counted(facts.saves, 'save')}."
+    read = f"Read {whose} as {facts.name}: {counted(facts.steps, 'step')}{f' (and {facts.again:,} made again)' if facts.again else ''}, {counted(facts.saves, 'save')}."
     if missing := [*missing_rate(options), *_missing(facts, options)]:
         raise click.UsageError("\n  ".join([f"{read} Still missing:", *missing]))
     for fault in too_many_shares(options, options.gpus or facts.gpus or 0):
@@ -73,6 +79,8 @@ def costs_of_log(options: Options) -> Costs:
         training_steps=facts.planned,
         settings=settings,
         multiple_of=facts.multiple_of,
+        restart_s=_restart_s(facts, options),
+        gpus_from=options.gpus_from,
     )
 
 
@@ -94,22 +102,32 @@ def _facts(facts: Facts, options: Options) -> Iterator[str]:
         yield f"step {duration(step_s)}"
     if facts.stall is not None and _keeps_saves(facts, options):
         yield f"save {duration(facts.stall.value)}"
-    if options.restart is not None:
-        yield f"restart {duration(options.restart)}"
+    if (restart_s := _restart_s(facts, options)) is not None:
+        yield f"restart {duration(restart_s)}{BETWEEN_STARTS * (options.restart is None)}"
+
+
+def _restart_s(facts: Facts, options: Options) -> float | None:
+    """By the option, else the middle one of those in the log."""
+    if options.restart is not None or not facts.restarts_s:
+        return options.restart
+    return median(facts.restarts_s)
 
 
 def _missing(facts: Facts, options: Options) -> Iterator[str]:
     """Each with the option that tells it."""
     if options.gpus is None and facts.gpus is None:
-        yield MISSING["gpus"]
+        yield MISSING["gpus"] + options.gpus_hint
     if options.step is None and facts.step is None:
         yield MISSING["step"]
     if _takes_stall(options) and facts.stall is None:
         why = (
             "the log does not say how long a save takes" if facts.saves else "the log shows no save"
         )
+        if (guess := facts.guess) is not None:
+            now = "" if options.now is not None else f" --now '{guess.every} steps'"
+            why = f"the log names no save. A guess: {_slow(guess)}: if these are saves, give --blocking {as_option(guess.longer_s)}{now}"
         yield f"--blocking or --async: what a checkpoint costs, as in --blocking 2min; {why}"
-    if options.restart is None:
+    if _restart_s(facts, options) is None:
         yield MISSING["restart"]
 
 
@@ -158,7 +176,7 @@ def _costs(facts: Facts, options: Options) -> dict[str, Any]:
         "steps_per_epoch": min(interval or 1, LARGEST_NUMBER),
         "interval": f"{interval or 1} steps",
         "strategies": [*own, *named],
-        "recoveries": [{"name": "restart", "down_s": options.restart}],
+        "recoveries": [{"name": "restart", "down_s": _restart_s(facts, options)}],
     }
 
 
@@ -182,6 +200,12 @@ def _taken(facts: Facts, options: Options) -> Iterator[str]:
         told.append(f"a save {_shown(facts.stall)}{once}{beside}{finished}")
     if options.now is None and facts.interval is not None:
         told.append(f"every {counted(facts.interval, 'step')}")
+    if options.restart is None and facts.restarts_s:
+        number, least, most = len(facts.restarts_s), facts.restarts_s[0], facts.restarts_s[-1]
+        of = f", the median of {number} ({duration(least)} to {duration(most)})" if number > 1 else ""  # fmt: skip
+        told.append(
+            f"a restart {duration(median(facts.restarts_s))}{of}, from the last line before it to the first step behind it"
+        )
     yield f"From the log: {'; '.join(told)}." if told else "All numbers come from the options."
     if _keeps_saves(facts, options):
         yield UNTOLD
@@ -198,9 +222,22 @@ def _cautions(facts: Facts, options: Options) -> Iterator[str]:
             yield "Saves are asynchronous, and the log does not say when they finish: give --async 3s+90s, or take these losses as a minimum."
         else:
             yield "If saves are asynchronous, the log does not say when they finish: give --async 3s+90s, or they count as finished at once."
+    if options.restart is None and facts.restarts_s:
+        yield WAITS
+    if facts.guess is not None and options.now is None and not _takes_stall(options):
+        yield f"The log names no save. A guess: {_slow(facts.guess)}: if these are saves, give --now '{facts.guess.every} steps'."
     option, counts = ("--step", options.step is None) if facts.stall is None else ("--blocking", _keeps_saves(facts, options))  # fmt: skip
     if facts.aside and counts:
         yield f"{facts.aside}: give {option}."
+
+
+def _slow(guess: Slow) -> str:
+    return f"every {guess.every:,} steps one step takes {duration(guess.longer_s)} longer"
+
+
+def as_option(seconds: float) -> str:
+    """To two digits."""
+    return f"{float(f'{seconds:.2g}'):g}s"
 
 
 def _shown(known: Estimate) -> str:

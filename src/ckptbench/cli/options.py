@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from ckptbench.common.errors import DataError
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.limit import Limit
 from ckptbench.decide.state_bytes import State
-from ckptbench.report.answer.quantities import Every
+from ckptbench.report.answer.labels import listed
+from ckptbench.report.answer.quantities import Every, percent
 
 if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 NEVER_S = 1e12
 """In place of a mean time between failures where there are none."""
+MOST_JOBS = 0.9
+"""Of the time that all jobs ran: if so much was on one number of GPUs, that is the number."""
+MOST_NAMED = 3
 LIMIT_ALONE = "Only the time limit is counted: no option says how often the job fails (--mtbf 14h, --rate llama3)."
 
 
@@ -58,11 +62,30 @@ class Options:
     log_pattern: tuple[str, ...]
     gpu_hour_price: Price | None
     limit: float | None
+    gpus_from: str = ""
+    """Where their number was read, if no option says it."""
+    gpus_hint: str = ""
+    """Behind the question for them: on how many GPUs the jobs of the log ran, where these differ."""
 
     @property
     def is_of_tables(self) -> bool:
         """Whether costs come from a study or a file."""
         return bool(self.study or self.costs or self.training_logs)
+
+    def with_gpus_of_log(self) -> Options:
+        """With the number of GPUs on which nearly all jobs of `--log` ran, where no option says it. A log that cannot be read says so when failures are counted."""
+        if self.gpus is not None or self.log is None or self.log.suffix == ".yaml":
+            return self
+        from ckptbench.decide.failure_log import gpus_of_jobs  # imports pandas
+
+        try:
+            known = gpus_of_jobs(self.log)
+        except DataError:
+            return self
+        if known and known[0][1] >= MOST_JOBS:
+            return replace(self, gpus=known[0][0], gpus_from=f"AllocTRES of {self.log.name}")
+        shares = [f"{gpus:,} ({percent(part)} of the time)" for gpus, part in known[:MOST_NAMED]]
+        return replace(self, gpus_hint=f"; the jobs of {self.log.name} ran on {listed(shares)}" if shares else "")  # fmt: skip
 
     @property
     def counted(self) -> State | None:
@@ -141,13 +164,14 @@ class Options:
         return Seen(self.failures, self.days)
 
     def failure_rate(self, gpus: int) -> FailureRate:
-        """How often failures of a job on so many GPUs come. Failures of a log within one restart of another count as one.
+        """How often failures of a job on so many GPUs come. Raises as `any_rate`."""
+        return self.any_rate(gpus).at(gpus)
+
+    def any_rate(self, gpus: int) -> FailureRate:
+        """The same before its `at` says what it is for other GPUs. Failures of a log within one restart of another count as one.
 
         Raises ConfigError or DataError where a file cannot be read.
         """
-        return self._rate(gpus).at(gpus)
-
-    def _rate(self, gpus: int) -> FailureRate:
         from ckptbench.decide.exposure import FAILURE_STATES, RESTART_S
         from ckptbench.decide.rates import rate_of_count, rate_of_job, read_log, read_rate
 

@@ -206,7 +206,7 @@ def _content(choice: Choice) -> dict[str, Any]:
         "interval_s_if_failures_a_third": rarer,
         "interval_s_if_failures_three_times": oftener,
         "now": None if choice.now is None else _at(choice.now),
-        "saves_gpu_hours_a_day": choice.saves_gpu_hours,
+        **_known("saves_gpu_hours_a_day", choice.saves or NOTHING),
     }
 
 
@@ -230,6 +230,9 @@ def _at(choice: Choice) -> dict[str, Any]:
     }
 
 
+NOTHING = Quantity(math.nan)
+
+
 def _known(name: str, known: Quantity) -> dict[str, float | None]:
     ends = {"": known.value, "_lo": known.lo, "_hi": known.hi}
     return {f"{name}{end}": own if math.isfinite(own) else None for end, own in ends.items()}
@@ -251,6 +254,7 @@ def answer_from_options(options: Options) -> Answer:
     advised = (*case.failing.doubts, *asked(options, choices, case.gpus))
     return Answer(
         screen=Screen(
+            title=f"{counted(case.gpus, 'GPU')} ({options.gpus_from})" if options.gpus_from else "",
             blocks=(block,),
             advice=advised,
             remarks=notes,

@@ -11,6 +11,7 @@ from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
 from ckptbench.report.answer.at_limit import LATE, AtLimit
 from ckptbench.report.answer.cells import AT_MOST, saves_at
 from ckptbench.report.answer.choice import Choice
+from ckptbench.report.answer.labels import listed
 from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
@@ -18,6 +19,7 @@ PREEMPTED = "A published rate excludes preemptions, which lose work too unless t
 AS_SUDDEN = (
     "Preemptions that are announced count as sudden ones: a save at their signal loses less."
 )
+PHASE = "With few saves in a job, brackets also cover where the last one falls before the limit"
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
 
@@ -66,7 +68,7 @@ def _money(price: Price, choices: Sequence[Choice], gpus: int) -> str:
 
 def _saved(price: Price, choice: Choice) -> str:
     assert choice.now is not None
-    hours = choice.saves_gpu_hours or 0.0
+    hours = 0.0 if choice.saves is None else choice.saves.value
     bound = saves_at(choice.now.steps.value, choice.steps.value) if choice.is_bound else ""
     verb, more = ("saves", "") if hours >= 0 else ("costs", " more")
     return f"{choice.name} {verb} {bound}{_sum(price, abs(hours))}{more}"
@@ -105,20 +107,14 @@ def _limit(limit_s: float, choices: Sequence[Choice], *, is_one: bool) -> Iterat
 def _by_phase(choices: Sequence[Choice]) -> Iterator[str]:
     """Where not many saves fit into a job."""
     now = choices[0].now
-    known = (
-        [("now", now.losses), *((each.name, each.losses) for each in choices)]
-        if now
-        else [(each.name, each.losses) for each in choices]
-    )
-    parts = []
-    for name, losses in known:
-        if losses is not None and losses.by_phase is not None:
-            exact, least, most = map(percent, losses.by_phase)
-            parts.append(
-                f"the row {name} loses {least.removesuffix(' %')} to {most}, and {exact} if all takes exactly as long as given"
-            )
-    if parts:
-        yield f"The loss depends on where the last save of a job falls: {'; '.join(parts)}."
+    rows = [("now", now)] if now else []
+    exact = [
+        f"{name} loses {percent(each.losses.exactly)}"
+        for name, each in (*rows, *((each.name, each) for each in choices))
+        if each.losses is not None and each.losses.exactly is not None
+    ]
+    if exact:
+        yield f"{PHASE}. If all takes exactly as long as given, {listed(exact)}."
 
 
 def _at_signal(limit: AtLimit, *, is_bound: bool) -> str:

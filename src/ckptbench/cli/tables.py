@@ -61,7 +61,7 @@ def answer_from_tables(options: Options) -> Answer:
     """Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
-    rate = options.failure_rate(gpus)
+    rate = _rated(options, costs).failure_rate(gpus)
     limit = _limit(options, costs)
     if limit is None and options.is_limit_alone:
         raise click.UsageError(
@@ -115,6 +115,11 @@ def answer_from_tables(options: Options) -> Answer:
     )
 
 
+def _rated(options: Options, costs: Costs) -> Options:
+    """By which failures are counted: those within one restart of another as one."""
+    return replace(options, restart=options.restart or costs.restart_s)
+
+
 def _limit(options: Options, costs: Costs) -> Limit | None:
     """That of a job. None where the whole training is done in one."""
     limit = options.time_limit
@@ -164,7 +169,8 @@ def _facts(costs: Costs, row: Row, gpus: int, options: Options) -> str:
     failing = f"MTBF {AT_LEAST if row['is_bound'] else ''}{mtbf}"
     if options.is_limit_alone:
         failing = "no failures but the limit"
-    return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, {failing}"
+    source = f" ({costs.gpus_from})" if costs.gpus_from else ""
+    return f"{title}: {counted(gpus, 'GPU')}{source}, {', '.join(known)}, {failing}"
 
 
 def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None) -> Iterator[Block]:  # fmt: skip
@@ -203,7 +209,7 @@ def page_of_tables(options: Options) -> str:
 
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
-    rate = options.failure_rate(gpus)
+    rate = _rated(options, costs).any_rate(gpus)
     others = [each for each in read_rates(published()) if each.name != rate.name]
     choices = usual(rate=rate.name, gpus=[gpus])
     log = None

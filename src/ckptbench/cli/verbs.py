@@ -95,7 +95,7 @@ class Decide(Grouped):
 
 # fmt: off
 @ckptbench.command(cls=Decide)
-@click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together.")
+@click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together. Without: those of the jobs in --log (AllocTRES).")
 @click.option("--mtbf", type=MTBF, help="Mean time between failures of the job, as in 14h; or a rate, 3/week.")
 @click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate: llama3, opt-175b, kokolis-1k, kokolis-rsc-1, kokolis-rsc-2, delta-a100-gsp, delta-a100-memory, delta-h100-memory; or a file like those.")
@@ -114,7 +114,7 @@ class Decide(Grouped):
 @click.option("--rank-bandwidth", type=BANDWIDTH, help="How fast one GPU writes its part.")
 @click.option("--shared-by", type=COUNT, metavar="NUMBER", help="Number of GPUs across which one copy of the state is sharded: all by default (FSDP), 1 for DDP.")
 @click.option("--write-fixed", type=TIME, help="Fixed overhead of each write.")
-@click.option("--restart", type=TIME, help="From a failure until training goes on.")
+@click.option("--restart", type=TIME, help="From a failure until training goes on. Without: the gap between two starts in --training-log.")
 @click.option("--now", type=EVERY, help='How often you save today, with the first strategy: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
 @click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): losses in money too.")
@@ -143,6 +143,8 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(given)}: give one of them")
     parsed = Options(**options)
+    if not parsed.is_of_tables:
+        parsed = parsed.with_gpus_of_log()
     check(parsed)
     if html is not None and not parsed.is_of_tables:
         raise click.UsageError("--html: give --study, --costs or --training-log too, which fill it; ckptbench page writes one to fill in")

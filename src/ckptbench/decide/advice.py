@@ -18,11 +18,13 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.decide import RATE_FACTORS, sampling
 from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.inputs import COSTED, COSTED_COLUMNS, GIVEN
-from ckptbench.decide.model import Best, best, goodput
+from ckptbench.decide.model import Best, Useful, best, by_phase
 from ckptbench.decide.projection import projected, projection
 from ckptbench.decide.rates import FailureRate
 from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.plugin_spec import natural
+from ckptbench.matrix.registry import FORMAT_LABELS, STRATEGIES
 
 if TYPE_CHECKING:
     from ckptbench.decide.limit import Limit
@@ -66,7 +68,8 @@ ADVICE = Table(
         ),
         Column("in_use_steps", "number", "steps", "the interval of the setup; missing if a user entered none"),
         *with_ends("goodput_in_use", "1", "at the interval of the setup"),
-        *with_ends("saved_gpu_hours", "GPU-h", "saved per day by the best interval, compared with that of the setup"),
+        Column("today", "flag", "", "whether savings are compared with the interval of this row: the first strategy of the same system, recovery and number of GPUs; of a user's costs the first strategy and recovery"),
+        *with_ends("saved_gpu_hours", "GPU-h", "saved per day by the best interval, compared with the interval of the row `today`"),
         Column("is_best", "flag", "", "whether no other `representative` setup and recovery of this system has a higher goodput at its best interval"),
         Column("p_best", "number", "1", "fraction of draws in which none of them is better"),
         Column("p_strictly_best", "number", "1", "of the best setup: fraction of draws in which it beats all others; missing if any cost was measured once"),
@@ -181,16 +184,24 @@ class _Case:
     def system(self) -> tuple[Any, ...]:
         return tuple(self.row[name] for name in SYSTEM)
 
-    def goodput(self, interval_s: Floats) -> Floats:
-        of_steps = goodput(
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """By which strategies are in the order of figures."""
+        strategy, format_ = self.row["strategy"], self.row["format"]
+        known = ((self.row["strategy_name"], STRATEGIES), (format_, FORMAT_LABELS))
+        first, last = (([*names, name].index(name), natural(name)) for name, names in known)
+        return first, natural(strategy), last
+
+    def useful(self, interval_s: Floats) -> Useful:
+        return by_phase(
             interval_s,
             self.saving,
             self.recovering,
             self.failures_per_s,
             self.global_tier,
+            slower=self.slower,
             limit=self.limit,
         )
-        return np.asarray(of_steps / self.slower, np.float64)
 
 
 def advice(
@@ -201,10 +212,10 @@ def advice(
 ) -> pd.DataFrame:
     """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen. `limit` is that of a job."""
     return ADVICE.rows(
-        {**case.key, **_advice(case), **winning}
+        {**case.key, **_advice(case, *today), **winning}
         for rate in rates
         for cases in _together(costs, rate, choices, lambda ranks: choices.gpus, limit)
-        for case, winning in zip(cases, _winning(cases), strict=True)
+        for case, winning, today in zip(cases, _winning(cases), _against(cases), strict=True)
     )
 
 
@@ -284,11 +295,29 @@ def _is_certain(row: Row) -> bool:
     return row["framework"] != GIVEN and any(math.isnan(row[f"{name}_lo"]) for name in DIFFERING)
 
 
-def _advice(case: _Case) -> Row:
+def _against(cases: Sequence[_Case]) -> Iterator[tuple[_Case, Useful]]:
+    """For each case the one whose interval in use it is compared with, and the goodput there."""
+    shown = [case for case in cases if case.row["representative"]]
+    given = [case for case in shown if case.row["framework"] == GIVEN and case.row["today"]]
+    known: dict[str, tuple[_Case, Useful]] = {}
+    for case in cases:
+        recovery = case.row["recovery"]
+        if recovery not in known:
+            alike = given or [each for each in shown if each.row["recovery"] == recovery] or [case]
+            today = min(alike, key=lambda each: each.place)
+            known[recovery] = today, today.useful(_in_use_s(today))
+        yield known[recovery]
+
+
+def _in_use_s(case: _Case) -> Floats:
+    """NaN where it is unknown."""
+    return (_in_use_steps(case) or math.nan) * case.step_s
+
+
+def _advice(case: _Case, today: _Case, of_today: Useful) -> Row:
     found, of_estimate = case.best, case.estimate
-    in_use = _in_use_steps(case) or math.nan  # 0: unknown
-    in_use_goodput = case.goodput(in_use * case.step_s)
-    saved = HOURS_PER_DAY * case.gpus * (found.goodput - in_use_goodput)
+    in_use, useful = case.useful(_in_use_s(case)), case.useful(found.interval_s)
+    saved = [HOURS_PER_DAY * case.gpus * each for each in useful.more_than(of_today)]
     return {
         "survived": float(np.asarray(case.recovering.survived)[0]),
         **sampling.estimate(1 / (case.failures_per_s * SECONDS_PER_HOUR)).columns(
@@ -296,7 +325,7 @@ def _advice(case: _Case) -> Row:
         ),
         **sampling.estimate(found.steps).columns("best_steps"),
         **sampling.estimate(found.interval_s / SECONDS_PER_MINUTE).columns("best_minutes"),
-        **sampling.estimate(found.goodput).columns("goodput"),
+        **sampling.estimate(useful.average, useful.least, useful.most).columns("goodput"),
         **_in_time("fine_from", of_estimate.fine_from_steps, case),
         **_in_time("fine_to", of_estimate.fine_to_steps, case),
         **{
@@ -307,9 +336,10 @@ def _advice(case: _Case) -> Row:
             f"goodput_{name}": float(useful)
             for name, useful in zip(OTHER_RATES, of_estimate.goodput[1:], strict=True)
         },
-        "in_use_steps": in_use,
-        **sampling.estimate(in_use_goodput).columns("goodput_in_use"),
-        **sampling.estimate(saved).columns("saved_gpu_hours"),
+        "in_use_steps": _in_use_steps(case) or math.nan,
+        **sampling.estimate(in_use.average, in_use.least, in_use.most).columns("goodput_in_use"),
+        "today": case is today,
+        **sampling.estimate(*saved).columns("saved_gpu_hours"),
     }
 
 
@@ -345,5 +375,5 @@ def _curve(case: _Case) -> Iterator[Row]:
     for steps in np.unique([*tried, fine_from, fine_to]):
         yield {
             "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,
-            **sampling.estimate(case.goodput(steps * case.step_s)).columns("goodput"),
+            **sampling.estimate(case.useful(steps * case.step_s).average).columns("goodput"),
         }

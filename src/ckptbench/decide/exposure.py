@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.decide import formulas
+
 Floats = NDArray[np.float64]
 
 RESTART_S = 600.0
@@ -31,10 +33,6 @@ WILLED = ("CANCELLED", "COMPLETED", "RESIZING", "STOPPED", "SUSPENDED")
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
 
 
-LIKE = 1.1
-"""Jobs whose GPUs differ by less than this factor from those that train are like it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndsOfJobs:
     """Ends that strike a job as often whatever its GPUs: preemptions and time limits."""
@@ -52,13 +50,9 @@ class EndsOfJobs:
     def factor(self, gpus: int) -> float:
         """Of the mean GPU-hours between two ends, for jobs of so many GPUs.
 
-        Of n ends in a time T of jobs of G GPUs, o are failures. Jobs of g GPUs then end (n - o) / T + o g / (T G) times in a second: as n would in
-        the GPU-hours of T G, times this factor.
+        `formulas.of_jobs` derives it.
         """
-        grown = gpus / self.gpus
-        if 1 / LIKE < grown < LIKE:
-            return 1.0
-        return self.of * grown / (self.number + (self.of - self.number) * grown)
+        return float(formulas.of_jobs(gpus, self.gpus, self.number, self.of))
 
     def said(self, gpus: int) -> str:
         """A sentence on that factor."""

@@ -10,7 +10,7 @@ from ckptbench.common.errors import DataError
 from ckptbench.decide.exposure import ENDS, OUTSIDE, Exposure, FailureCount
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.log_table import CORRECT, LogTable, read_table
-from ckptbench.decide.sacct import ASK, is_of_jobs, read_jobs
+from ckptbench.decide.sacct import ASK, is_of_jobs, read_gpus, read_jobs
 from ckptbench.decide.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from ckptbench.matrix.shown import show
 
@@ -38,6 +38,13 @@ def count_failures(path: Path, file: FailureFile, *, with_limit: bool = False) -
             words = "no GPU was watched from `from` to `to`: correct them"
         raise DataError(f"{path}: it gives no rate, as {words}")
     return counted
+
+
+def gpus_of_jobs(path: Path) -> list[tuple[int, float]]:
+    """On how many GPUs the jobs ran, and in which part of their time, the largest first. Empty for a log that does not say it. Raises DataError."""
+    table = read_table(path, COLUMN, "name another file")
+    file = FailureFile.model_construct(None, title=path.name, counts="")
+    return read_gpus(table, file) if is_of_jobs(table) and table.has("AllocTRES") else []
 
 
 def _read_list(table: LogTable, file: FailureFile) -> Exposure:

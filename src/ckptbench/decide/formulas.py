@@ -48,6 +48,10 @@ MOST_FINE = 0.01
 """Nor does it lose more than the best one by more than this part of the time."""
 LEAST_FINE = 0.5
 """No other interval is fine where the best one has less goodput than this."""
+MANY_SAVES = 30.0
+"""In a job: only where times vary by a thirtieth does the last of them fall anywhere in a period."""
+LIKE = 1.1
+"""Jobs whose GPUs differ by less than this factor are alike."""
 LARGEST = 300.0
 """Powers of e are cut here: what is left of the goodput is none, and products of two of them are still numbers."""
 
@@ -83,10 +87,16 @@ def limited(
     slowdown_s: Floats,
     down_s: Floats,
     limit_s: Floats,
+    since: Floats,
 ) -> Floats:
-    """The goodput that a time limit leaves of `useful`, which is that without it. No version counts that is not durable before it."""
+    """The goodput that a time limit leaves of `useful`, which is that without it. No version counts that is not durable before it.
+
+    `since`: the part of a period that has passed at the limit since the last version: ½ on average, 0 at best and 1 at worst. Of `MANY_SAVES` it is the average.
+    """
     last_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
-    counts_s = np.maximum(limit_s - down_s - interval_s - durable_s + last_s / 2, 0.0)
+    rest_s = limit_s - down_s - interval_s - durable_s + last_s
+    parts = np.where(rest_s < MANY_SAVES * last_s, since, 0.5)
+    counts_s = np.maximum(rest_s - parts * last_s, 0.0)
     has_version = interval_s + durable_s <= limit_s - down_s
     return np.where(has_version, useful * kept_by_limit(counts_s, striking, limit_s), 0.0)
 
@@ -235,6 +245,18 @@ def saxena_s(stall_s: Floats, down_s: Floats, failures_per_s: Floats) -> Floats:
 def fitted_s(gpus: Floats, constant: Floats, parted: Floats, growing: Floats) -> Floats:
     """A time as it was fitted to several numbers of GPUs: one part is shared by them, and one is of each."""
     return constant + parted / gpus + growing * gpus
+
+
+def of_jobs(gpus: Floats, of_gpus: Floats, number: Floats, of: Floats) -> Floats:
+    """The factor of the mean GPU-hours between two ends of jobs of so many GPUs, where a log has `of` ends of jobs of `of_gpus`.
+
+    A preemption or a time limit ends a whole job, as often if it has more GPUs: these are `number` of the ends. All others come from a GPU, and so more often with
+    more of them. In a time T jobs of g GPUs then end number / T + (of - number) g / (T G) times in a second, with G = `of_gpus`: as `of` would in the GPU-hours of
+    T G, times this factor.
+    """
+    grown = gpus / of_gpus
+    factor = of * grown / (number + (of - number) * grown)
+    return np.where(np.maximum(grown, 1 / grown) < LIKE, 1.0, factor)
 
 
 def times_as_much(before: Floats, after: Floats) -> Floats:

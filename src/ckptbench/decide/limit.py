@@ -7,8 +7,9 @@ of a time A = T - R - g - L / 2 count. Of the sum over all versions, which is th
 
     (1 - e^(-λA)) / (1 - e^(-λT)),
 
-as a job lasts (1 - e^(-λT)) / λ on average. No version counts where I + D > T - R. With fewer than `MANY_SAVES` in a job the phase may be known: `by_phase` has the sum
-over the n versions that fit, A = n L, and its ends, T - R - g - L and T - R - g.
+as a job lasts (1 - e^(-λT)) / λ on average. No version counts where I + D > T - R. With fewer than `formulas.MANY_SAVES` in a job it matters where the limit falls
+between two versions: A is T - R - g just after one is durable, and T - R - g - L just before. If all takes exactly as long as it is said to, the n versions that fit
+count, A = n L: `exactly`.
 
 With a save at a signal that comes D before the end, the job loses D and R there, whatever the interval. What that saves is the work since the newest version, on
 average I² / 2L, in the part e^(-λT) of the jobs that reach the limit.
@@ -16,7 +17,7 @@ average I² / 2L, in the part e^(-λT) of the jobs that reach the limit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,8 @@ from ckptbench.decide import formulas
 from ckptbench.decide.costs import Recovering, Saving
 from ckptbench.decide.formulas import LARGEST, Floats, decay
 
-MANY_SAVES = 30
-"""In a job: only where times vary by a thirtieth does the last of them fall anywhere in a period."""
+AVERAGE = 0.5
+"""Of a period: so much has passed on average since the last version when the limit comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,15 @@ class Limit:
     seconds: float
     at_signal: bool = False
     """Whether training saves at a signal before it."""
+    since: float = AVERAGE
+    """The part of a period that has passed at the limit since the last version, where few fit into a job."""
+
+    @property
+    def ends(self) -> tuple[Limit, Limit]:
+        """The same where the limit falls just after a version is durable, and just before. With a save at the signal that is all one."""
+        if self.at_signal:
+            return self, self
+        return replace(self, since=0.0), replace(self, since=1.0)
 
     def leaves(
         self,
@@ -48,7 +58,7 @@ class Limit:
         """The goodput with the limit. `useful` is that without it."""
         ending_s = np.asarray(failures_per_s * (1 - np.asarray(recovering.survived)))
         kept = formulas.limited(
-            useful, interval_s, ending_s, saving.stall_s, saving.durable_s, saving.slowdown_s, recovering.down_s, self.seconds
+            useful, interval_s, ending_s, saving.stall_s, saving.durable_s, saving.slowdown_s, recovering.down_s, self.seconds, self.since
         )  # fmt: skip
         if not self.at_signal:
             return np.asarray(kept)
@@ -59,26 +69,22 @@ class Limit:
         reaching = np.exp(-np.minimum(ending_s * self.seconds, LARGEST))
         return np.asarray(kept + reaching * since_s / self._lasts_s(ending_s))
 
-    def by_phase(
+    def exactly(
         self,
         useful: Floats,
         interval_s: Floats,
         saving: Saving,
         recovering: Recovering,
         failures_per_s: Floats,
-    ) -> tuple[Floats, Floats, Floats] | None:
-        """The goodput if all takes exactly as long as it is said to; where the limit falls just after a version is durable; and just before. None of many versions, and of none."""
+    ) -> Floats | None:
+        """The goodput if all takes exactly as long as it is said to. None of many versions, and of none. Of arrays the first element decides."""
         ending_s = np.asarray(failures_per_s * (1 - np.asarray(recovering.survived)))
         period_s = saving.period_s(interval_s)
         rest_s = np.maximum(self.seconds - recovering.down_s - saving.lag_s(interval_s), 0.0)
         saves = np.floor(rest_s / period_s)
-        if not 1 <= saves.flat[0] < MANY_SAVES:
+        if not 1 <= saves.flat[0] < formulas.MANY_SAVES:
             return None
-        exact, highest, lowest = (
-            np.asarray(useful * self._part(counts_s, ending_s))
-            for counts_s in (saves * period_s, rest_s, np.maximum(rest_s - period_s, 0.0))
-        )
-        return exact, highest, lowest
+        return np.asarray(useful * self._part(saves * period_s, ending_s))
 
     def restarts_alone(
         self, useful: Floats, recovering: Recovering, failures_per_s: Floats

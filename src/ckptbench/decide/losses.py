@@ -24,8 +24,8 @@ class Losses:
     restarts: float
     at_limit: float = 0.0
     """By the ends of jobs at their time limit: work and restarts."""
-    by_phase: tuple[float, float, float] | None = None
-    """All that is lost, where few saves fit into a job: if all takes exactly as long as it is said to, at least and at most, by where the limit falls between two."""
+    exactly: float | None = None
+    """All that is lost if all takes exactly as long as it is said to. None unless few saves fit into a job, so that it matters where the limit falls between two."""
 
     @classmethod
     def of(
@@ -56,7 +56,7 @@ class Losses:
             lost_work=first[1],
             restarts=first[2],
             at_limit=first[3],
-            by_phase=_by_phase(
+            exactly=_exactly(
                 interval_s,
                 saving,
                 recovering,
@@ -68,7 +68,7 @@ class Losses:
         )
 
 
-def _by_phase(
+def _exactly(
     interval_s: Floats,
     saving: Saving,
     recovering: Recovering,
@@ -77,14 +77,11 @@ def _by_phase(
     global_tier: GlobalTier | None,
     slower: Floats,
     limit: Limit | None,
-) -> tuple[float, float, float] | None:
+) -> float | None:
     if limit is None or limit.at_signal:
         return None
     useful = goodput(interval_s, saving, recovering, failures_per_s, global_tier)
     left = saving if global_tier is None else global_tier.as_one(saving)
     every = 1 if global_tier is None else global_tier.every
-    kept = limit.by_phase(useful, every * interval_s, left, recovering, failures_per_s)
-    if kept is None:
-        return None
-    exact, least, most = (1 - float(np.asarray(each / slower).flat[0]) for each in kept)
-    return exact, least, most
+    kept = limit.exactly(useful, every * interval_s, left, recovering, failures_per_s)
+    return None if kept is None else 1 - float(np.asarray(kept / slower).flat[0])

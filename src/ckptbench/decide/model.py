@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,41 @@ def goodput(
         return useful
     left = saving if global_tier is None else global_tier.as_one(saving)
     return limit.leaves(useful, second.every * interval_s, left, recovering, failures_per_s)
+
+
+class Useful(NamedTuple):
+    """Goodput, and how much it is by where a time limit falls between two versions. Without one, and with many versions in a job, all are the same."""
+
+    average: NDArray[np.float64]
+    most: NDArray[np.float64]
+    """Where it falls just after a version is durable."""
+    least: NDArray[np.float64]
+    """Just before."""
+
+    def more_than(self, now: Useful) -> tuple[NDArray[np.float64], ...]:
+        """By how much it is more on average, at least and at most: the limit falls elsewhere in the periods of each."""
+        return self.average - now.average, self.least - now.most, self.most - now.least
+
+
+def by_phase(
+    interval_s: Floats,
+    saving: Saving,
+    recovering: Recovering,
+    failures_per_s: Floats,
+    global_tier: GlobalTier | None = None,
+    *,
+    slower: Floats = 1.0,
+    limit: Limit | None = None,
+) -> Useful:
+    """`goodput` at this interval, on average and at both ends."""
+
+    def of(limit: Limit | None) -> NDArray[np.float64]:
+        useful = goodput(interval_s, saving, recovering, failures_per_s, global_tier, limit=limit)
+        return np.asarray(useful / slower)
+
+    average = of(limit)
+    most, least = (average, average) if limit is None else map(of, limit.ends)
+    return Useful(average, most, least)
 
 
 def restarts_alone(

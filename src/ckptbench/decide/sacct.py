@@ -88,6 +88,14 @@ def read_jobs(table: LogTable, file: FailureFile, *, with_limit: bool = False) -
     )
 
 
+def read_gpus(table: LogTable, file: FailureFile) -> list[tuple[int, float]]:
+    """As `failure_log.gpus_of_jobs`."""
+    jobs = _jobs(table, file)
+    ran_s = jobs[jobs["gpus"] > 0].groupby("gpus")["elapsed_s"].sum().sort_values(ascending=False)
+    parts = zip(ran_s.index.tolist(), (ran_s / ran_s.sum()).tolist(), strict=True)
+    return [(gpus, part) for gpus, part in parts if part > 0]
+
+
 def _jobs(table: LogTable, file: FailureFile) -> pd.DataFrame:
     """One row per time that a job ran: from one start to one end. Of lines that say the same one twice, that which saw more of it."""
     end_column, is_given = file.column or "End", _given(file) is not None

@@ -170,9 +170,13 @@ def failures_per_s(rate: FailureRate, gpus: int) -> Floats:
     return gpus / (hours * SECONDS_PER_HOUR)
 
 
-def estimate(values: Floats) -> Estimate:
-    """The estimate, which is the first of the values, and the 95 % interval of the draws behind it."""
-    lo, hi = np.percentile(values[1:], [LOWEST, HIGHEST])
+def estimate(
+    values: Floats, lowest: Floats | None = None, highest: Floats | None = None
+) -> Estimate:
+    """The estimate, which is the first of the values, and the 95 % interval of the draws behind it: of those of `lowest` and `highest` where these say how low and how
+    high each may lie."""
+    lo = np.percentile((values if lowest is None else lowest)[1:], LOWEST)
+    hi = np.percentile((values if highest is None else highest)[1:], HIGHEST)
     return Estimate(float(values[0]), Interval(float(lo), float(hi)))
 
 

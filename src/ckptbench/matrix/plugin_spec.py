@@ -33,6 +33,12 @@ class Entry:
         return self.frameworks is None or framework in self.frameworks
 
 
+def natural(label: str) -> list[float | str]:
+    """Sorts numbers in a name by their size: `mean_s=60` before `mean_s=240`."""
+    parts = re.split(r"(\d+\.?\d*)", label)
+    return [float(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class PluginSpec:
     """A registered name, and those options that differ from their defaults, sorted by name."""

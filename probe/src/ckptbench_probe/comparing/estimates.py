@@ -151,7 +151,7 @@ class Result:
     finished: Estimate | None = None
     paired: Estimate | None = None
     in_run: Estimate | None = None
-    slowed: Estimate | None = None
+    added_step: Estimate | None = None
     """Seconds by which a step is longer on average than without saves."""
     quoted: str = ""
     notes: tuple[str, ...] = field(default=())
@@ -209,7 +209,7 @@ def result(setting: Setting, runs: Sequence[Measured], baselines: Mapping[int, M
         finished=estimate([fmean(found) for found in ends if found]),
         paired=paired,
         in_run=in_run,
-        slowed=quote.scaled(usual) if quote else None,
+        added_step=quote.scaled(usual) if quote else None,
         quoted=quoted,
         notes=tuple(_notes(own, beside, pairs, paired, in_run)),
     )

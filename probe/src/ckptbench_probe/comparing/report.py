@@ -21,6 +21,9 @@ from ckptbench_probe.screen import WIDTH
 from ckptbench_probe.statistics import Estimate, Seconds
 from ckptbench_probe.words import duration, percent, size
 
+ADDED = "added a step"
+"""The column of the time by which steps are longer on average than without checkpoints."""
+
 
 def row(result: Result) -> dict[str, Any]:
     """Of compare.csv and JSON; docs/own-training.md says what each name means."""
@@ -54,7 +57,7 @@ def _with_ends(result: Result) -> dict[str, Estimate | None]:
         "overhead": result.overhead,
         "paired": result.paired,
         "in_run": result.in_run,
-        "slowed_s": result.slowed,
+        "added_step_s": result.added_step,
         "step_s": result.step,
         "stall_s": result.stall,
         "hidden_s": result.hidden,
@@ -83,7 +86,7 @@ def screen(results: Sequence[Result]) -> list[str]:
     baselines = {one.setting.label: one for one in results if not one.setting.baseline}
     if saving:
         lines += [
-            _line("", "means over blocks, with 95 % intervals. overhead: extra time compared with no checkpoints; a step: mean extra time per step;"),
+            _line("", f"means over blocks, with 95 % intervals. overhead: extra time compared with no checkpoints; {ADDED}: mean extra time per step;"),
             _line("", "stall: a save stops training; hidden: how much slower steps are during a save; bytes: of one checkpoint"),
         ]  # fmt: skip
     for label, one in baselines.items():
@@ -108,10 +111,10 @@ def _line(name: str, text: str) -> str:
 
 def _table(results: Sequence[Result]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
-        ("setting", "overhead", "a step", "stall", "hidden", "saves", "bytes")
+        ("setting", "overhead", ADDED, "stall", "hidden", "saves", "bytes")
     ]
     for one in results:
-        times = (one.slowed, one.stall, one.hidden)
+        times = (one.added_step, one.stall, one.hidden)
         rows.append(
             (
                 one.setting.label,

@@ -12,6 +12,7 @@ import numpy as np
 from ckptbench.analysis.cost.statistics import UNKNOWN, Estimate, Interval, errors, of_differences
 from ckptbench.decide.training_log.events import Log
 from ckptbench.decide.training_log.run import Run, Window
+from ckptbench.decide.training_log.slow import Slow, midmean, slow_steps
 
 BLOCKS = 10
 """Into so many parts the steps of a log are cut. How far these differ is the interval of a step."""
@@ -39,6 +40,9 @@ class Facts:
     name: str
     """Of the form."""
     steps: int
+    """Different ones."""
+    again: int
+    """That were made again after a failure."""
     saves: int
     step: Estimate | None
     stall: Estimate | None
@@ -59,6 +63,10 @@ class Facts:
     """Steps of the whole training."""
     setting: tuple[str, str] | None
     """The program and how it is told the interval."""
+    restarts_s: tuple[float, ...]
+    """From the last line before a failure until training goes on, in rising order. Empty: none is seen, or its lines have no dates."""
+    guess: Slow | None
+    """Slow steps that may be saves, in a log that names none."""
     multiple_of: int | None
     """A multiple of it suits the training: of the steps between evaluations, or of the interval in use, which does."""
 
@@ -76,7 +84,8 @@ def facts_of(log: Log) -> Facts:
     interval = _interval(saves, run.unseen) or log.interval
     return Facts(
         name=log.form.name,
-        steps=run.steps,
+        steps=run.made - run.again,
+        again=run.again,
         saves=len(saves),
         step=step,
         stall=stall,
@@ -87,6 +96,8 @@ def facts_of(log: Log) -> Facts:
         is_async=log.is_async,
         interval=interval,
         setting=log.form.setting,
+        restarts_s=tuple(_restarts_s(run, step.value)) if step else (),
+        guess=slow_steps(run.windows, step.value, log.resolution_s) if step and not saves else None,
         multiple_of=log.multiple_of or interval,
         gpus=next((e.number for e in log.events if e.kind == "gpus" and 0 < e.number <= MOST_GPUS), None),
         planned=log.planned,
@@ -99,7 +110,7 @@ def _step(run: Run, resolution_s: float) -> Estimate | None:
     without = [window for window in known if not window.saves]
     quiet = [window for window in without if not window.follows_save]
     samples = [_samples(windows, resolution_s) for windows in (quiet, without, known)]
-    return _estimate(next((each for each in samples if len(each) >= ENOUGH), samples[-1]), _midmean)
+    return _estimate(next((each for each in samples if len(each) >= ENOUGH), samples[-1]), midmean)
 
 
 def _samples(windows: Sequence[Window], resolution_s: float) -> list[float]:
@@ -123,13 +134,6 @@ def _samples(windows: Sequence[Window], resolution_s: float) -> list[float]:
     all_s = sum(passed_s for passed_s, _ in timed)
     parts = np.array_split(np.array(timed), min(len(timed), int(all_s / (SURE * resolution_s)) + 1))
     return [float(passed_s / steps) for passed_s, steps in (part.sum(axis=0) for part in parts)]
-
-
-def _midmean(samples: Sequence[float]) -> float:
-    """The mean of the middle half. A median would jump between whole seconds where times have no fractions."""
-    ordered = sorted(samples)
-    cut = (len(ordered) + 1) // 4
-    return fmean(ordered[cut : len(ordered) - cut])
 
 
 def _estimate(samples: Sequence[float], of: Callable[[Sequence[float]], float], off_s: float = 0.0) -> Estimate | None:  # fmt: skip
@@ -178,8 +182,21 @@ def _slowdown(run: Run, step_s: float) -> Estimate | None:
         for w in run.windows
         if w.passed_s is not None and w.stalls and not w.paused
     ]
-    lost = _estimate(losses, _midmean)
+    lost = _estimate(losses, midmean)
     return lost if lost and lost.interval.lo > SURELY * lost.value else None
+
+
+def _restarts_s(run: Run, step_s: float) -> list[float]:
+    """Without the steps from the save to the first line."""
+    if not run.windows:
+        return []
+    between = median(window.steps for window in run.windows)
+    found = []
+    for before, start in pairwise(run.starts):
+        if start.down_s is not None and not run.is_new(start, before):
+            since = start.first if start.resumed is None else start.first - start.resumed
+            found.append(start.down_s - min(since, between) * step_s)
+    return sorted(seconds for seconds in found if 0 < seconds <= LONGEST_S)
 
 
 def _interval(saves: Sequence[int], unseen: Sequence[int]) -> int | None:

@@ -9,9 +9,7 @@ from pathlib import Path
 from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.events import Event, Log
 from ckptbench.decide.training_log.reader import read_log
-
-DATED_S = 1e8
-"""A time beyond it, in 1973, is a date. Below it is a clock that starts with the training."""
+from ckptbench.decide.training_log.run import DATED_S
 
 
 def read_logs(paths: Sequence[Path], patterns: Sequence[str] = ()) -> tuple[list[Path], Log]:

@@ -11,6 +11,8 @@ from ckptbench.decide.training_log.events import Event
 SEVERAL = 0.25
 """Where the steps of more than this part of the lines do not rise, several ranks write into the log."""
 
+DATED_S = 1e8
+"""A time beyond it, in 1973, is a date. Below it is a clock that starts with the training."""
 FAR = 2
 """A start that goes on by more than so many times the steps between two lines has left steps out."""
 
@@ -20,6 +22,8 @@ class Window:
     """The steps between two lines of the log, with the saves and pauses among them."""
 
     follows_save: bool = False
+    before: int = 0
+    """The step of the line before."""
     steps: int = 0
     took_s: float | None = None
     """How long a step took, as the line that ends it says."""
@@ -39,6 +43,20 @@ class Window:
         return max(self.begun, len(self.stalls))
 
 
+@dataclass(slots=True)
+class Start:
+    """The steps of one start of the training, as far as the log has them."""
+
+    first: int
+    last: int
+    of: int
+    """Of how many, as a bar says it; 0 where none does."""
+    down_s: float | None = None
+    """From the last line of the start before to the first step of this one, where both have a date."""
+    resumed: int | None = None
+    """The step of the latest save before its first step."""
+
+
 class Run:
     """All of a training that one log says. What lies between two starts of it is left out."""
 
@@ -54,11 +72,14 @@ class Run:
         """Seconds from the beginning of a save until the program says that it is finished."""
         self.unseen: list[int] = []
         """The last steps before a start that goes on much later: the log of the start between them is missing."""
+        self.starts: list[Start] = []
+        self._seen_s: float | None = None
+        """The date of the latest line."""
         steps = [event.step or 0 for event in events if event.kind == "step"]
         self._several = sum(b <= a for a, b in pairwise(steps)) > SEVERAL * len(steps)
         self._before: Event | None = None
         """The latest line of a step of this start."""
-        self._starts = self._step = 0
+        self._step = 0
         self._began_s: dict[int, float | None] = {}
         """When the latest saves began."""
         self._window = Window()
@@ -66,11 +87,37 @@ class Run:
             self._take(event)
 
     @property
-    def steps(self) -> int:
-        """Those between lines, and one for the first line of each start."""
-        return self._starts + sum(window.steps for window in self.windows)
+    def made(self) -> int:
+        """All steps: those between lines, and one for the first line of each start."""
+        return len(self.starts) + sum(window.steps for window in self.windows)
+
+    @property
+    def again(self) -> int:
+        """Those of them that were made before, as a start goes on from a save."""
+        number, seen = 0, list[tuple[int, int]]()
+        for place, start in enumerate(self.starts):
+            if place and self.is_new(start, self.starts[place - 1]):
+                seen = []
+            first, last = start.first, start.last
+            met = [each for each in seen if each[0] <= last and first <= each[1]]
+            number += sum(min(last, end) - max(first, begin) + 1 for begin, end in met)
+            ends = [(first, last), *met]
+            whole = (min(begin for begin, _ in ends), max(end for _, end in ends))
+            seen = [*(each for each in seen if each not in met), whole]
+        return number
+
+    def is_new(self, start: Start, before: Start) -> bool:
+        """Whether steps are counted from the beginning again, as in a new epoch or after a whole training."""
+        begin = self.starts[0].first
+        lasts = [each.last for each in self.starts if each.first <= begin]
+        return start.first <= begin and (before.last == before.of or lasts.count(before.last) > 1)
 
     def _take(self, event: Event) -> None:
+        self._take_kind(event)
+        if event.at_s is not None:
+            self._seen_s = event.at_s if event.at_s > DATED_S else None
+
+    def _take_kind(self, event: Event) -> None:
         match event.kind:
             case "step":
                 self._end_window(event, event.step or 0)
@@ -92,10 +139,11 @@ class Run:
             if self.windows and step - self._step > FAR * max(each.steps for each in self.windows):
                 self.unseen.append(self._step)
             self._window, self._began_s = Window(), {}
-            self._starts += 1
+            self._begin(event, step)
         # A bar is printed once more after a save.
         elif step > last or (step == last and event.number and window.saves):
-            window.steps, window.took_s = step - last, event.seconds
+            window.before, window.steps, window.took_s = last, step - last, event.seconds
+            self.starts[-1].last = step
             if before and before.at_s is not None and event.at_s is not None:
                 passed_s = event.at_s - before.at_s
                 window.passed_s = passed_s if passed_s >= 0 else None
@@ -104,6 +152,14 @@ class Run:
         else:
             return  # of another rank, or the same bar
         self._before, self._step = event, step
+
+    def _begin(self, event: Event, step: int) -> None:
+        """A start begins with this step."""
+        start = Start(step, step, event.number)
+        if self.starts and self._seen_s is not None and event.at_s is not None:
+            start.down_s = event.at_s - self._seen_s
+            start.resumed = max((each for each in {*self.begun, *self.timed} if each < step), default=None)  # fmt: skip
+        self.starts.append(start)
 
     def _save(self, event: Event) -> None:
         window, latest = self._window, next(reversed(self._began_s), self._step)

@@ -9,6 +9,7 @@ from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.quantities import (
     PERCENT,
+    PLAIN,
     SECONDS,
     Quantity,
     Unit,
@@ -21,7 +22,7 @@ AT_LEAST, AT_MOST = "at least ", "at most "
 """Before numbers from a bound on the failure rate."""
 NONE_HELPS = "none helps"
 NARROW = 2.0
-"""Where room is short, a loss is shown without its 95 % interval if that spans less than this factor."""
+"""Where room is short, a loss or a saving is shown without its 95 % interval if that spans less than this factor."""
 SMALL = 0.1
 """An interval in use is said in steps where it is less of the column's unit."""
 SURE = 1.1
@@ -50,19 +51,36 @@ def loss(choice: Choice, *, with_narrow: bool = True) -> str:
     """What is lost, with its interval."""
     value, ends = told(choice.loses, PERCENT)
     lo, hi = choice.loses.lo, choice.loses.hi
-    if not with_narrow and lo > 0 and hi < NARROW * lo:
+    if not with_narrow and lo > 0 and hi < NARROW * lo and not choice.depends_on_phase:
         ends = ""
     before = AT_LEAST if choice.is_least else AT_MOST if choice.is_bound else ""
     return f"{before}{value} {ends}".rstrip()
 
 
-def saving(choice: Choice) -> str:
-    """`saves 182`, or `costs 182 more`: GPU-hours a day. Empty where there is nothing to compare with."""
-    if choice.now is None or choice.saves_gpu_hours is None or choice.helps_nothing:
+def saving(choice: Choice, *, with_narrow: bool = True, with_ends: bool = True) -> str:
+    """`saves 182 [90, 400]`, or `costs 182 more`: GPU-hours a day. Empty where there is nothing to compare with."""
+    if choice.now is None or (known := _more_or_less(choice)) is None:
         return ""
     bound = saves_at(choice.now.steps.value, choice.steps.value) if choice.is_bound else ""
-    saves = saved(choice.saves_gpu_hours)
-    return f"costs {bound}{saves[1:]} more" if saves.startswith("-") else f"saves {bound}{saves}"
+    ends = ends_of_saving(choice, with_narrow=with_narrow) if with_ends else ""
+    saves = " ".join(filter(None, [f"{bound}{saved(known.value)}", ends]))
+    return f"costs {saves} more" if known is not choice.saves else f"saves {saves}"
+
+
+def ends_of_saving(choice: Choice, *, with_narrow: bool = True) -> str:
+    """`[90, 400]`, of what is saved, or of what more is lost."""
+    if choice.now is None or (known := _more_or_less(choice)) is None:
+        return ""
+    depends = choice.depends_on_phase or choice.now.depends_on_phase
+    is_narrow = known.lo > 0 and known.hi < NARROW * known.lo and not depends
+    return "" if is_narrow and not with_narrow else told(known, PLAIN)[1]
+
+
+def _more_or_less(choice: Choice) -> Quantity | None:
+    """What is saved, or if it is below zero what more is lost. None where there is nothing to compare with."""
+    if choice.saves is None or choice.helps_nothing:
+        return None
+    return choice.saves.opposite if saved(choice.saves.value).startswith("-") else choice.saves
 
 
 def fine(choice: Choice, time: Unit) -> str:

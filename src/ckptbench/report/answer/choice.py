@@ -27,8 +27,8 @@ class Choice:
     """Whether more is lost, as a log does not tell when its asynchronous saves are finished."""
     fine_steps: tuple[int, int] | None = None
     """The shortest and the longest interval that are fine. None for the interval in use, and where the best one loses more than half."""
-    saves_gpu_hours: float | None = None
-    """A day, against the interval in use. None where that is not given."""
+    saves: Quantity | None = None
+    """GPU-hours a day, against the interval in use. None where that is not given."""
     now: Choice | None = None
     """What the interval in use is and loses. None where it is not given."""
     is_bound: bool = False
@@ -52,6 +52,11 @@ class Choice:
     def helps_nothing(self) -> bool:
         """Whether next to nothing gets done at the best interval either."""
         return self.loses.value > 1 - LEAST_USEFUL and not self.is_bound
+
+    @property
+    def depends_on_phase(self) -> bool:
+        """Whether it matters where a time limit falls between two saves."""
+        return self.losses is not None and self.losses.exactly is not None
 
     @property
     def is_conclusive(self) -> bool:

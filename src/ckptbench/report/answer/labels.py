@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ckptbench.matrix.interval import Interval
+from ckptbench.matrix.plugin_spec import natural
 from ckptbench.matrix.registry import (
     FORMAT_LABELS,
     FRAMEWORKS,
@@ -126,19 +126,13 @@ def describe(column: str, value: Any) -> str:
 def order(column: str, value: Any) -> Any:
     """Sort key: names as in KNOWN (unknown ones last), intervals by their length, names with options by the size of these."""
     if column in ("strategy", "recovery"):
-        return _natural(value)
+        return natural(value)
     if column == "interval":
         return Interval.parse(value)
     known = KNOWN.get(column)
     if known is None:
         return value
-    return (known.index(value) if value in known else len(known), _natural(value))
-
-
-def _natural(value: str) -> list[Any]:
-    """Sorts numbers in a name by their size: `mean_s=60` before `mean_s=240`."""
-    parts = re.split(r"(\d+\.?\d*)", value)
-    return [float(part) if place % 2 else part for place, part in enumerate(parts)]
+    return (known.index(value) if value in known else len(known), natural(value))
 
 
 def listed(words: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from ckptbench.report.answer.cells import fine, interval, loss, saving
+from ckptbench.report.answer.cells import ends_of_saving, fine, interval, loss, saving
 from ckptbench.report.answer.choice import Choice
+from ckptbench.report.answer.labels import capitalized
 from ckptbench.report.answer.quantities import Unit, plain, unit_of_time
 
 NOW = "now"
@@ -113,16 +114,19 @@ class _Fit:
     """With `GPU-h/day`."""
     has_fine: bool = True
     """Else fine ranges stand below the table."""
-    narrow_losses: bool = True
-    """Whether narrow intervals of losses are shown."""
+    has_narrow: bool = True
+    """Whether narrow intervals of losses and savings are shown."""
     has_unit: bool = True
     """Else the unit of what is saved stands below the table."""
+    has_saved_ends: bool = True
+    """Else the intervals of what is saved stand below the table."""
 
 
-_TIGHT = _Fit(gap=2, short=True, narrow_losses=False)
+_TIGHT = _Fit(gap=2, short=True, has_narrow=False)
 FITS = (
-    _Fit(), _Fit(gap=2), _Fit(gap=2, short=True), _TIGHT, replace(_TIGHT, has_fine=False, narrow_losses=True),
+    _Fit(), _Fit(gap=2), _Fit(gap=2, short=True), _TIGHT, replace(_TIGHT, has_fine=False, has_narrow=True),
     replace(_TIGHT, has_fine=False), replace(_TIGHT, has_fine=False, has_unit=False),
+    replace(_TIGHT, has_fine=False, has_saved_ends=False), replace(_TIGHT, has_fine=False, has_unit=False, has_saved_ends=False),
 )  # fmt: skip
 
 
@@ -144,7 +148,7 @@ def table(blocks: Sequence[Block], width: int, unit: str = "GPU") -> list[Printe
     laid_out = _laid_out(every, name_width, fit.gap)
     lines: list[Printed] = []
     for block, time in zip(blocks, times, strict=True):
-        below = "" if fit.has_fine else _fine_of(block, time)
+        below = _below(block, time, fit)
         title = f"{block.title}; {below[0].lower()}{below[1:-1]}" if below and block.title else ""
         if title and cell_len(title) <= width:
             below = ""
@@ -197,11 +201,17 @@ def losses(blocks: Sequence[Block]) -> list[str]:
     ]
 
 
-def _fine_of(block: Block, time: Unit) -> str:
-    """A sentence, where fine ranges do not fit into rows."""
-    known = [choice for choice in block.choices if choice.has_range]
-    ranges = [fine(each, time) + (f" ({each.shown_name})" if len(block.choices) > 1 else "") for each in known]  # fmt: skip
-    return f"Fine: {', '.join(ranges)}." if ranges else ""
+def _below(block: Block, time: Unit, fit: _Fit) -> str:
+    """A sentence on what does not fit into rows."""
+    parts = [] if fit.has_fine else [("fine", [fine(each, time) for each in block.choices])]
+    if not fit.has_saved_ends:
+        parts.append(("saved, 95 %", [ends_of_saving(each, with_narrow=fit.has_narrow) for each in block.choices]))  # fmt: skip
+    said = [
+        f"{name}: {', '.join(text + f' ({each.shown_name})' * (len(block.choices) > 1) for text, each in zip(texts, block.choices, strict=True) if text)}"
+        for name, texts in parts
+        if any(texts)
+    ]
+    return f"{capitalized('; '.join(said))}." if said else ""
 
 
 def _cells(name: str, choice: Choice, time: Unit, fit: _Fit, *, in_use: bool) -> Cells:
@@ -209,8 +219,8 @@ def _cells(name: str, choice: Choice, time: Unit, fit: _Fit, *, in_use: bool) ->
     return Cells(
         name,
         *interval(choice, time, in_use=in_use),
-        f"loses {loss(choice, with_narrow=fit.narrow_losses)}",
-        saving(choice),
+        f"loses {loss(choice, with_narrow=fit.has_narrow)}",
+        saving(choice, with_narrow=fit.has_narrow, with_ends=fit.has_saved_ends),
         f"(fine: {range_of})" if range_of else "",
     )
 

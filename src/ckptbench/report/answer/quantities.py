@@ -101,6 +101,11 @@ class Quantity:
         return Quantity(1 - self.value, 1 - self.hi, 1 - self.lo)
 
     @property
+    def opposite(self) -> Quantity:
+        """What is saved, where this is lost: the ends of its interval change places."""
+        return Quantity(-self.value, -self.hi, -self.lo)
+
+    @property
     def is_conclusive(self) -> bool:
         """Whether its interval spans no more than `TELLS`. One that is unknown tells nothing against the number."""
         return not self.hi > TELLS * self.lo

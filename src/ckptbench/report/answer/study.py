@@ -16,7 +16,7 @@ from ckptbench.decide.advice import OTHER_RATES
 from ckptbench.decide.inputs import GIVEN, UNFINISHED
 from ckptbench.decide.projection import projected
 from ckptbench.decide.rates import OWN
-from ckptbench.decide.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
+from ckptbench.decide.units import SECONDS_PER_MINUTE
 from ckptbench.matrix.registry import RESTART
 from ckptbench.report.answer import notes, remarks, sizes
 from ckptbench.report.answer.cells import fine, interval, loss, saving, stalls
@@ -30,7 +30,6 @@ from ckptbench.report.answer.setups import (
     constants,
     in_words,
     of_most_ranks,
-    ordered,
     separating,
     varying,
     with_hardware,
@@ -145,14 +144,10 @@ def _together(rows: pd.DataFrame) -> list[str]:
 
 
 def _against_today(rows: pd.DataFrame) -> pd.DataFrame:
-    """All beside the first strategy at its interval: of what a user gives the one that is in use."""
+    """All beside the interval in use that they are compared with."""
     by = _together(rows)
-    first = rows[rows["today"]] if _is_given(rows) else ordered(rows, ("strategy", "format"))
-    first = first.drop_duplicates(by)
-    today = first[[*by, *TODAY]].rename(columns=TODAY)
-    beside = rows.drop(columns=[*TODAY.values()], errors="ignore").merge(today, "left", on=by)
-    saved_hours = HOURS_PER_DAY * beside["gpus"] * (beside["goodput"] - beside["goodput_in_use"])
-    return beside.assign(saved_gpu_hours=saved_hours)
+    today = rows.loc[rows["today"].astype(bool), [*by, *TODAY]].rename(columns=TODAY)
+    return rows.drop(columns=[*TODAY.values()], errors="ignore").merge(today, "left", on=by)
 
 
 def _names(rows: pd.DataFrame) -> pd.Series:
@@ -228,7 +223,7 @@ def choice_of(row: Row) -> Choice:
         interval_s=Quantity.of(row, "best_minutes", SECONDS_PER_MINUTE),
         loses=Quantity.of(row, "goodput").rest,
         fine_steps=fine_steps(row["fine_from_steps"], row["fine_to_steps"]),
-        saves_gpu_hours=row["saved_gpu_hours"] if is_used else None,
+        saves=Quantity.of(row, "saved_gpu_hours") if is_used else None,
         is_least=UNFINISHED in row["note"],
         is_bound=is_bound,
         now=now if is_used else None,

@@ -136,6 +136,9 @@ const growthOf = ({ growth }, ranks, gpus) => Object.fromEntries(Object.entries(
 /** The time limit of a job. None where the whole training is done in one. */
 const limitOf = ({ limit, step }, downS, trainingSteps) => (limit !== null && (trainingSteps ?? Infinity) * step + downS > limit ? limit : null);
 
+/** Mean GPU-hours between failures, with the ends of their interval. Preemptions and time limits of a log end a job as often whatever its GPUs. */
+const hoursOf = ({ hours, of_jobs: ends }, gpus) => hours.map((each) => each * (ends ? formulas.of_jobs(gpus, ends.gpus, ends.number, ends.of) : 1));
+
 /** What the formulas take: first at the failure rate that is likeliest, then at the ends of its interval if it has one. */
 function casesOf({ values, rate, origin }, strategy) {
   const { survivable, replacement_s: replacementS, gpus_per_node: perNode } = start;
@@ -163,13 +166,31 @@ function casesOf({ values, rate, origin }, strategy) {
     globalTier: known?.every > 1 ? { every: known.every, needed, durableS: globalS, downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
     limitS: limitOf(values, downS, origin.training_steps),
   };
-  const rates = values.mtbf === null ? rate.hours.map((hours) => gpus / (hours * SECONDS_PER_HOUR)) : [1 / values.mtbf];
+  const rates = values.mtbf === null ? hoursOf(rate, gpus).map((hours) => gpus / (hours * SECONDS_PER_HOUR)) : [1 / values.mtbf];
   return rates.map((failuresPerS) => ({ ...one, failuresPerS }));
 }
 
-/** The estimate, and the least and the largest of it and those at the ends: a difference may be largest between them. */
-function uncertain([value, ...ends]) {
-  return ends.length ? { value, lo: Math.min(value, ...ends), hi: Math.max(value, ...ends) } : { value, lo: NaN, hi: NaN };
+/** The estimate, and the least and the largest of it, of those at the ends, and of others. */
+function uncertain(values, ...others) {
+  const all = [...values, ...others.flat()];
+  const [value, lo, hi] = [values[0], Math.min(...all), Math.max(...all)];
+  return values.length > 1 || lo < hi ? { value, lo, hi } : { value, lo: NaN, hi: NaN };
+}
+
+const lostOf = (useful) => uncertain(...[0, 1, 2].map((phase) => useful.map((each) => 1 - each[phase])));
+
+/** With cases at more rates between the ends, as src/ckptbench/cli/case.py has them: what is saved may be least or most there. */
+function withBetween([estimate, ...ends]) {
+  if (ends.length === 0) return [estimate];
+  const [first, last] = ends.map(({ failuresPerS }) => failuresPerS);
+  const inside = Array.from({ length: start.between }, (_, place) => first * (last / first) ** ((place + 1) / (start.between + 1)));
+  return [estimate, ...ends, ...inside.map((failuresPerS) => ({ ...estimate, failuresPerS }))];
+}
+
+/** GPU-hours a day. The limit falls elsewhere in the periods of each. */
+function savedOf(cases, casesOfNow, steps, { gpus }) {
+  const pairs = withBetween(cases).map((one, place) => [byPhase(one, best(one).steps), byPhase(withBetween(casesOfNow)[place], steps)]);
+  return uncertain(...[[0, 0], [2, 1], [1, 2]].map(([own, other]) => pairs.map(([useful, now]) => HOURS_PER_DAY * gpus * (useful[own] - now[other]))));
 }
 
 /** Strategies side by side, and what the interval in use loses, if one is given: it is that of the first one. */
@@ -178,10 +199,10 @@ function answer(numbers) {
   const ofAll = numbers.strategies.map((strategy) => casesOf(numbers, strategy));
   const [estimate] = ofAll[0];
   const steps = numbers.values.now?.(estimate.stepS);
-  const useful = steps && ofAll[0].map((one) => usefulAt(one, steps));
+  const useful = steps && ofAll[0].map((one) => byPhase(one, steps));
   return {
     bound,
-    now: useful ? { steps, seconds: steps * estimate.stepS, lost: uncertain(useful.map((part) => 1 - part)), waits: waitsAt(estimate, steps) } : null,
+    now: useful ? { steps, seconds: steps * estimate.stepS, lost: lostOf(useful), waits: waitsAt(estimate, steps) } : null,
     strategies: ofAll.map((cases, place) => {
       const found = cases.map(best);
       return {
@@ -191,8 +212,8 @@ function answer(numbers) {
         cases,
         steps: uncertain(found.map((each) => each.steps)),
         seconds: uncertain(found.map((each) => each.steps * cases[0].stepS)),
-        lost: uncertain(found.map((each) => 1 - each.useful)),
-        saved: useful && uncertain(found.map((each, at) => HOURS_PER_DAY * numbers.values.gpus * (each.useful - useful[at]))),
+        lost: lostOf(cases.map((one, at) => byPhase(one, found[at].steps))),
+        saved: useful && savedOf(cases, ofAll[0], steps, numbers.values),
         fine: fine(cases[0], found[0]),
         bound,
         waits: waitsAt(cases[0], found[0].steps),

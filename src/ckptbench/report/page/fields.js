@@ -64,7 +64,7 @@ function changeStrategies(strategies) {
 function mtbf() {
   const rate = rateOf(asked.texts.get("rate"));
   const gpus = numberOf(asked.texts.get("gpus") ?? "");
-  return rate === undefined || !(gpus >= 1) ? "" : duration((rate.hours[0] / gpus) * SECONDS_PER_HOUR);
+  return rate === undefined || !(gpus >= 1) ? "" : duration((hoursOf(rate, gpus)[0] / gpus) * SECONDS_PER_HOUR);
 }
 
 function fill() {
@@ -117,7 +117,8 @@ function showFields({ wrong, values }) {
     const isKnown = origin[name] && values[name] === origin[name] && how !== "given"; // which the field says
     byId(`${name}-hint`).textContent = isKnown ? kept(`${how}: ${duration(values[name])}`) : "";
   }
-  byId("mtbf-hint").textContent = rateOf(asked.texts.get("rate"))?.source ?? "";
+  const { source = "", of_jobs: ends } = rateOf(asked.texts.get("rate")) ?? {};
+  byId("mtbf-hint").textContent = ends ? kept(`${source}; ${ends.named}: counted per job, one in ${duration(ends.every_hours * SECONDS_PER_HOUR)} on any number of GPUs`) : source;
   asked.strategies.forEach((each, place) => {
     byId(`strategy-${place}-wrong`).textContent = wrong.get(`strategy-${place}`) ?? "";
     const known = origin.strategies.find(({ name }) => name === each.name);

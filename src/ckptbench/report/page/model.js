@@ -13,12 +13,15 @@ function usefulAt(one, steps) {
 }
 
 /** With the time limit of a job, after which the versions of the second level alone are left, if there is one: as src/ckptbench/decide/costs.py has it. */
-function limitedAt({ stepS, failuresPerS, saving: { stallS, durableS, slowdownS }, recovering: { downS, survived }, globalTier, limitS = null }, steps, useful) {
+function limitedAt({ stepS, failuresPerS, saving: { stallS, durableS, slowdownS }, recovering: { downS, survived }, globalTier, limitS = null, since = 0.5 }, steps, useful) {
   if (limitS === null) return useful;
   const { every } = globalTier;
   const durable = (every - 1) * (stallS + slowdownS) + Math.max(durableS, globalTier.durableS);
-  return formulas.limited(useful, every * steps * stepS, failuresPerS * (1 - survived), every * stallS, durable, every * slowdownS, downS, limitS);
+  return formulas.limited(useful, every * steps * stepS, failuresPerS * (1 - survived), every * stallS, durable, every * slowdownS, downS, limitS, since);
 }
+
+/** The same on average, where the limit falls just after a version is durable, and just before: as src/ckptbench/decide/model.py has it. */
+const byPhase = (one, steps) => ((one.limitS ?? null) === null ? Array(3).fill(usefulAt(one, steps)) : [0.5, 0, 1].map((since) => usefulAt({ ...one, since }, steps)));
 
 /** A round number of steps that is fine, or a multiple of what the program asks for, as src/ckptbench/decide/model.py has it. */
 function rounded(steps, { from, to }, multipleOf = null) {

@@ -55,7 +55,7 @@ function failuresOf({ values, rate }) {
   if (rate === undefined) return [["mtbf", exact(asked.texts.get("mtbf"), values.mtbf)]];
   if (rate.source !== start.own) return [["rate", rate.name]];
   if (rate.bound || rate.hours.length > 1) throw new Wrong("The failures of a log are counted by the command: give it --log again");
-  return [["mtbf", `${(rate.hours[0] / values.gpus) * SECONDS_PER_HOUR}s`]];
+  return [["mtbf", `${(hoursOf(rate, values.gpus)[0] / values.gpus) * SECONDS_PER_HOUR}s`]];
 }
 
 /** Copy it, and say so. Where the browser does not allow that, the text is there to be copied by hand. */

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from ckptbench.analysis.tables.grouping import records
 from ckptbench.analysis.tables.schema import Row
 from ckptbench.config.decision import DecisionSection
-from ckptbench.decide import RATE_FACTORS, sampling
+from ckptbench.decide import BETWEEN, RATE_FACTORS, sampling
 from ckptbench.decide.inputs import GIVEN, STARTS, UNFINISHED
 from ckptbench.decide.model import LEAST_USEFUL, LONGEST, MOST_STEPS, ROUND
 from ckptbench.decide.rates import OWN, FailureRate
@@ -200,8 +200,6 @@ def payload(
     examples = [{"title": title, "how": "", "pairs": pairs, "strategies": []} for title, pairs in EXAMPLES.items()]  # fmt: skip
     measured = [] if costs is None else measured_cases(costs, choices)
     of_log = {} if log is None else asdict(log)
-    if choices.gpus:
-        rates = [rate.at(max(choices.gpus)) for rate in rates]
     return {
         "cases": [
             *({**case, **of_log, "pairs": [*case["pairs"], *also]} for case in measured),
@@ -217,19 +215,22 @@ def payload(
         "most_steps": MOST_STEPS,
         "round": ROUND,
         "other_rates": RATE_FACTORS,
+        "between": BETWEEN,
         "least_useful": LEAST_USEFUL,
         "words": _words(),
     }
 
 
 def _rate(rate: FailureRate) -> Row:
-    """Mean GPU-hours between failures, and the ends of their interval where it has one. A bound: no failure was seen."""
-    ends = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
+    """Mean GPU-hours between failures, and the ends of their interval where it has one, before what `of_jobs` makes of them. A bound: no failure was seen."""
+    interval = [rate.lo, rate.hi] if 0 < rate.lo < rate.hi < math.inf else []
+    ends = None if rate.log is None else rate.log.of_jobs
     return {
         "name": rate.name,
+        "of_jobs": None if ends is None else asdict(ends),
         "title": rate.file.title,
         "source": rate.source,
-        "hours": [rate.mean_gpu_hours, *ends],
+        "hours": [rate.mean_gpu_hours, *interval],
         "bound": rate.is_bound,
     }
 
