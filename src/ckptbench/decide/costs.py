@@ -47,6 +47,18 @@ class Recovering:
     """The part of all failures that survivors go on from by themselves, without a version."""
     pause_s: Floats = 0.0
     """What such a failure costs: regrouping, steps done again, slower steps until a new rank has come."""
+    announced: Floats = 0.0
+    """The part of all failures that a warning comes before. `survived` is a part of the others."""
+    notice_s: Floats = 0.0
+    """From the end of the step in which it comes until the failure."""
+
+    def in_time(self, needs_s: Floats) -> Floats:
+        """The part of all failures that lose no work, where a save takes so long until it is durable."""
+        return formulas.in_time(self.announced, self.notice_s, needs_s)
+
+    def losing(self, needs_s: Floats) -> Floats:
+        """The part that leads back to a version of before."""
+        return (1 - self.in_time(needs_s)) * (1 - self.survived)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
