@@ -20,6 +20,7 @@ from ckptbench.report.answer.labels import capitalized, counted
 from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
+    from ckptbench.decide.costs import Notice
     from ckptbench.decide.limit import Limit
     from ckptbench.decide.rates import FailureRate
 
@@ -109,6 +110,8 @@ class Case:
     """The interval in use, of the first strategy."""
     limit: Limit | None = None
     """Of the time of a job."""
+    notice: Notice | None = None
+    """That of `recovering`."""
 
 
 def answer(case: Case) -> tuple[Choice, ...]:

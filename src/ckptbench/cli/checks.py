@@ -84,8 +84,21 @@ def _too_many_rates(options: Options) -> Iterator[str]:
         yield "--failures and --days: give both, as in --failures 3 --days 7"
     if options.count and (options.log is None or options.log.suffix == ".yaml"):
         yield "--count: give --log JOBS too, a table of sacct; in a YAML file, write the states into `states`"
+    yield from _wrong_warning(options)
     if options.limit is not None and options.count and "TIMEOUT" in options.count:
         yield "--count TIMEOUT and --limit: give one of them, as each counts the ends at the time limit"
+
+
+def _wrong_warning(options: Options) -> Iterator[str]:
+    if options.announced is not None and options.warning is None:
+        yield "--announced: give --warning too, the time from the warning to the failure, as in --warning 2min"
+    if options.warning is None or options.announced is not None:
+        return
+    counts = options.count or []
+    if "PREEMPTED" in counts and "TIMEOUT" in counts:
+        yield "--warning: count time limits by --limit in place of --count TIMEOUT, or say with --announced which part of the failures is announced"
+    elif "PREEMPTED" not in counts and (options.log is None or options.log.suffix != ".yaml"):
+        yield "--warning: say with --announced which part of the failures it comes before, as in --announced 80%, or count preemptions: --log JOBS --count PREEMPTED"
 
 
 def _too_many_tables(options: Options) -> Iterator[str]:

@@ -14,7 +14,7 @@ import click
 
 from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
-from ckptbench.cli.sentences import asked, on_preemptions
+from ckptbench.cli.sentences import asked, on_preemptions, on_warning
 from ckptbench.decide.model import rounded
 from ckptbench.report.answer.at_limit import LATE
 from ckptbench.report.answer.cells import AT_LEAST, told
@@ -248,7 +248,9 @@ def answer_from_options(options: Options) -> Answer:
         *on_wide(choices),
         *on_other_rates(block),
     )
-    advised = (*case.failing.doubts, *asked(options, choices, case.gpus))
+    needs = [(each.name, float(each.saving.durable_s)) for each in case.strategies]
+    warned = on_warning(case.notice, needs, case.step_s)
+    advised = (*case.failing.doubts, *warned, *asked(options, choices, case.gpus))
     return Answer(
         screen=Screen(
             blocks=(block,),

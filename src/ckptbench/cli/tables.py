@@ -26,13 +26,13 @@ from ckptbench.cli.printed import (
     not_needed,
     settable,
 )
-from ckptbench.cli.sentences import asked, on_preemptions
+from ckptbench.cli.sentences import asked, on_preemptions, on_warning
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.decide import sampling
 from ckptbench.decide.advice import advice
-from ckptbench.decide.costs import Saving
+from ckptbench.decide.costs import Notice, Saving
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.limit import Limit
@@ -67,12 +67,13 @@ def answer_from_tables(options: Options) -> Answer:
         raise click.UsageError(
             f"the training ends before the {duration(options.limit or 0.0)} limit, and no option says how often the job fails: give one, such as --mtbf 14h or --rate llama3"
         )
-    tables = decided(costs, rate, gpus, limit)
+    notice = options.notice(rate)
+    tables = decided(costs, rate, gpus, limit, notice)
     rows = records(shown(tables))
     of_study = screen(tables)
-    blocks = tuple(_with_losses(of_study.blocks, rows, rate, limit))
+    blocks = tuple(_with_losses(of_study.blocks, rows, rate, limit, notice))
     if limit is not None:
-        at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True))
+        at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True), notice)
         blocks = tuple(_limited(blocks, rows, records(shown(at_signal)), limit))
     choices = tuple(choice for block in blocks for choice in block.choices)
     sentences = () if rate.is_published else how_sure(rate)
@@ -82,6 +83,7 @@ def answer_from_tables(options: Options) -> Answer:
         advice=(
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
+            *on_warning(notice, _needs(rows), max(row["step_s"] for row in rows)),
             *asked(options, choices, gpus),
         ),
         blocks=blocks,
@@ -113,6 +115,13 @@ def answer_from_tables(options: Options) -> Answer:
         settings=SAVE_STEPS if costs.settings is None else costs.settings,
         multiple_of=costs.multiple_of,
     )
+
+
+def _needs(rows: Sequence[Row]) -> Iterator[tuple[str, float]]:
+    """How long a save at a warning takes until it is durable, also where nodes that are lost leave it."""
+    for row in rows:
+        is_two = row["shared_every"] > 1
+        yield row["name"], max(row["durable_s"], row["shared_durable_s"] if is_two else 0.0)
 
 
 def _limit(options: Options, costs: Costs) -> Limit | None:
@@ -167,23 +176,27 @@ def _facts(costs: Costs, row: Row, gpus: int, options: Options) -> str:
     return f"{title}: {counted(gpus, 'GPU')}, {', '.join(known)}, {failing}"
 
 
-def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None) -> Iterator[Block]:  # fmt: skip
+def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None, notice: Notice | None) -> Iterator[Block]:  # fmt: skip
     """With what the time is lost to."""
     of = {(row["name"], row["gpus"]): row for row in rows}
     for block in blocks:
         ((_, gpus),) = {key for key in of if key[0] == block.choices[0].name}
         choices = []
         for choice in block.choices:
-            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit)
-            choices.append(replace(_split(choice, of[choice.name, gpus], rate, limit), now=now))
+            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit, notice)
+            choices.append(replace(_split(choice, of[choice.name, gpus], rate, limit, notice), now=now))
         # All have the same interval in use.
         first = choices[0].now
         yield replace(block, choices=tuple(replace(each, now=first) for each in choices))
 
 
-def _split(choice: Choice, row: Row, rate: FailureRate, limit: Limit | None) -> Choice:
+def _split(
+    choice: Choice, row: Row, rate: FailureRate, limit: Limit | None, notice: Notice | None
+) -> Choice:
     gpus = row["gpus"]
     recovering = sampling.recovering(row, gpus, usual(rate=rate.name, gpus=[gpus]))
+    if notice is not None:
+        recovering = notice.before(recovering, sampling.slower(row) * sampling.step_s(row))
     lost = Losses.of(
         choice.interval_s.value,
         sampling.saving(row),
@@ -213,6 +226,8 @@ def page_of_tables(options: Options) -> str:
     also = [("gpu-hour-price", str(price))] if (price := options.gpu_hour_price) else []
     if options.limit is not None:
         also.append(("limit", in_a_field(options.limit)))
+    if (notice := options.notice(rate)) is not None:
+        also += [("warning", in_a_field(notice.seconds)), ("announced", f"{100 * notice.announced:.3g}%")]  # fmt: skip
     return page(costs.table, [rate, *others], choices, log, also)
 
 
@@ -224,7 +239,11 @@ def costs_of(options: Options) -> Costs:
 
 
 def decided(
-    costs: Costs, rate: FailureRate, gpus: int, limit: Limit | None = None
+    costs: Costs,
+    rate: FailureRate,
+    gpus: int,
+    limit: Limit | None = None,
+    notice: Notice | None = None,
 ) -> Mapping[str, pd.DataFrame]:
     """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
     choices = usual(rate=rate.name, gpus=[gpus])
@@ -236,7 +255,7 @@ def decided(
                 ", which cannot be projected to fewer: leave it out",
             )
         )
-    every = advice(costs.table, [rate], choices, limit)
+    every = advice(costs.table, [rate], choices, limit, notice)
     return {
         **costs.others,
         DECISION_COSTS.name: costs.table,

@@ -26,6 +26,7 @@ from ckptbench.cli.types import (
     MTBF,
     NEW_FILE,
     PARAMS,
+    PART,
     PRICES,
     SIZE,
     STATES,
@@ -75,7 +76,7 @@ class Decide(Grouped):
 
     groups: ClassVar[Groups] = {
         "How often it fails (one of these)": ("--mtbf", "--failures", "--days", "--log", "--count", "--gpu-mtbf", "--rate"),
-        "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--gpu-hour-price"),
+        "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--warning", "--announced", "--gpu-hour-price"),
         "What a save takes (--blocking, --async, both, a size, or a file)": ("--blocking", "--async"),
         "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
         "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
@@ -117,6 +118,8 @@ class Decide(Grouped):
 @click.option("--restart", type=TIME, help="From a failure until training goes on.")
 @click.option("--now", type=EVERY, help='How often you save today, with the first strategy: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
+@click.option("--warning", type=TIME, help="Time from the warning to the failure, as 2min on spot machines: no work is lost if a save fits.")
+@click.option("--announced", type=PART, help="With --warning: the part of failures that it comes before, as 80%. Default: preemptions of --log.")
 @click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): losses in money too.")
 @click.option("--study", type=TABLES, metavar="FOLDER", help="Costs that a study measured: its folder results.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Costs in a file like config/costs-example.yaml.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,6 +59,21 @@ class Recovering:
     def losing(self, needs_s: Floats) -> Floats:
         """The part that leads back to a version of before."""
         return (1 - self.in_time(needs_s)) * (1 - self.survived)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A warning before failures, as spot machines give one."""
+
+    seconds: float
+    """From it to the failure."""
+    announced: float
+    """The part of all failures before which it comes."""
+
+    def before(self, recovering: Recovering, step_s: Floats) -> Recovering:
+        """The same where it comes. A step ends first."""
+        notice_s = np.maximum(self.seconds - step_s, 0.0)
+        return replace(recovering, announced=self.announced, notice_s=notice_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ failure are not at risk either, and what is left is the *time at risk*. (A count
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,7 @@ WILLED = ("CANCELLED", "COMPLETED", "RESIZING", "STOPPED", "SUSPENDED")
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
 
 
+PREEMPTIONS = re.compile(r"[\d,]+ PREEMPTED")
 LIKE = 1.1
 """Jobs whose GPUs differ by less than this factor from those that train are like it."""
 
@@ -59,6 +61,14 @@ class EndsOfJobs:
         if 1 / LIKE < grown < LIKE:
             return 1.0
         return self.of * grown / (self.number + (self.of - self.number) * grown)
+
+    def announced(self, gpus: int) -> float | None:
+        """The part of all ends of jobs of so many GPUs that are preemptions, which a scheduler announces. None where time limits are among `number`."""
+        if not PREEMPTIONS.fullmatch(self.named):
+            return None
+        grown = gpus / self.gpus
+        others = (self.of - self.number) * (1.0 if 1 / LIKE < grown < LIKE else grown)
+        return self.number / (self.number + others)
 
     def said(self, gpus: int) -> str:
         """A sentence on that factor."""
