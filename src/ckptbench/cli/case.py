@@ -112,6 +112,8 @@ class Case:
     """Of the time of a job."""
     notice: Notice | None = None
     """That of `recovering`."""
+    size: float | None = None
+    """Bytes of a checkpoint, where they are known."""
 
 
 def answer(case: Case) -> tuple[Choice, ...]:
@@ -156,6 +158,8 @@ def _best(case: Case, strategy: Strategy, useful: Floats | None) -> Choice:
         other_s=_at_other_rates(case, strategy),
         at_limit=_at_limit(case, strategy, float(found.interval_s[0])),
         losses=_losses(case, strategy, float(found.interval_s[0])),
+        saved_s=float(strategy.saving.durable_s),
+        bytes=case.size,
     )
     if useful is None or case.now is None:
         return choice

@@ -60,6 +60,9 @@ class Options:
     limit: float | None
     warning: float | None
     announced: float | None
+    disk: float | None
+    memory: float | None
+    tool: str | None
 
     @property
     def is_of_tables(self) -> bool:
@@ -94,7 +97,13 @@ class Options:
     @property
     def is_of_storage(self) -> bool:
         """Whether a blocking checkpoint takes as long as storage says."""
-        return self.size is not None and not self.blocking
+        return self.size is not None and not self.blocking and not self.is_of_room
+
+    @property
+    def is_of_room(self) -> bool:
+        """Whether the size only says what room checkpoints need."""
+        asks = self.disk is not None or self.memory is not None
+        return asks and self.bandwidth is None and self.rank_bandwidth is None
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
@@ -117,6 +126,7 @@ class Options:
             recovering=recovering if notice is None else notice.before(recovering, self.step),
             failing=self._failing(self.gpus, mtbf_s, rate),
             notice=notice,
+            size=self.size,
             now=self.now,
             limit=self.time_limit,
         )

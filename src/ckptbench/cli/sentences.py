@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ckptbench.cli.options import Options
+from ckptbench.cli.room import on_disk
 from ckptbench.cli.values import Price
 from ckptbench.decide.costs import Notice
 from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
@@ -16,15 +17,15 @@ from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
 PREEMPTED = "A published rate excludes preemptions, which lose work too unless training saves at the signal."
-AS_SUDDEN = (
-    "Preemptions that are announced count as sudden ones: --warning says what a save at their signal loses."
-)
+AS_SUDDEN = "Preemptions that are announced count as sudden ones: --warning says what a save at their signal loses."
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
 
 
 def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[str]:
     """Nothing where no option asks."""
+    if options.disk is not None:
+        yield from on_disk(options.disk, choices)
     if (state := options.counted) is not None:
         yield f"A checkpoint of {_words(state.params)} parameters: {size(state.size).replace('.0 ', ' ')}, {state.bytes_each} bytes each ({state.counted()})."
     told = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,14 +19,15 @@ from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
     ASYNC,
     BLOCKING_ONLY,
-    NO_ASYNC,
     SAVE_STEPS,
     Answer,
     at_bound,
     copied,
     not_needed,
     settable,
+    settings_of,
 )
+from ckptbench.cli.room import sized, without_memory
 from ckptbench.cli.sentences import asked, on_preemptions, on_warning
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
@@ -45,6 +47,7 @@ from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block
 from ckptbench.report.answer.notes import explained
+from ckptbench.report.answer.programs import NO_ASYNC
 from ckptbench.report.answer.quantities import Quantity, duration
 from ckptbench.report.answer.study import screen, shown
 
@@ -61,6 +64,7 @@ def answer_from_tables(options: Options) -> Answer:
     """Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
+    costs, lacking = _fitting(costs, options, gpus)
     rate = options.failure_rate(gpus)
     limit = _limit(options, costs)
     if limit is None and options.is_limit_alone:
@@ -75,6 +79,7 @@ def answer_from_tables(options: Options) -> Answer:
     if limit is not None:
         at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True), notice)
         blocks = tuple(_limited(blocks, rows, records(shown(at_signal)), limit))
+    blocks = tuple(sized(blocks, options))
     choices = tuple(choice for block in blocks for choice in block.choices)
     sentences = () if rate.is_published else how_sure(rate)
     found = replace(
@@ -83,7 +88,8 @@ def answer_from_tables(options: Options) -> Answer:
         advice=(
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
-            *on_warning(notice, _needs(rows), max(row["step_s"] for row in rows)),
+            *lacking,
+            *on_warning(notice, [*_needs(rows)], max(row["step_s"] for row in rows)),
             *asked(options, choices, gpus),
         ),
         blocks=blocks,
@@ -112,9 +118,23 @@ def answer_from_tables(options: Options) -> Answer:
         warnings=(*costs.cautions, *doubts(rate)),
         remarks=(*found.advice, *costs.notes, *found.verdict, *found.remarks),
         training_steps=costs.training_steps,
-        settings=SAVE_STEPS if costs.settings is None else costs.settings,
+        settings=settings_of(options, SAVE_STEPS if costs.settings is None else costs.settings),
+        tool=options.tool,
+        disk=options.disk,
         multiple_of=costs.multiple_of,
     )
+
+
+def _fitting(costs: Costs, options: Options, gpus: int) -> tuple[Costs, tuple[str, ...]]:
+    """Without the strategies whose copy the memory of a node does not hold, and sentences on that."""
+    known = ((row["strategy"], row["durable_s"] > row["stall_s"], options.size or _bytes(row)) for row in records(costs.table))  # fmt: skip
+    refused, told = without_memory(known, options.memory, options.shared_by or gpus)
+    fitting = costs.table[~costs.table["strategy"].isin(refused)]
+    return replace(costs, table=fitting.reset_index(drop=True)), told
+
+
+def _bytes(row: Row) -> float | None:
+    return None if math.isnan(row["bytes"]) else float(row["bytes"])
 
 
 def _needs(rows: Sequence[Row]) -> Iterator[tuple[str, float]]:
@@ -184,7 +204,9 @@ def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate
         choices = []
         for choice in block.choices:
             now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit, notice)
-            choices.append(replace(_split(choice, of[choice.name, gpus], rate, limit, notice), now=now))
+            choices.append(
+                replace(_split(choice, of[choice.name, gpus], rate, limit, notice), now=now)
+            )
         # All have the same interval in use.
         first = choices[0].now
         yield replace(block, choices=tuple(replace(each, now=first) for each in choices))
@@ -206,7 +228,8 @@ def _split(
         slower=sampling.slower(row),
         limit=limit,
     )
-    return replace(choice, losses=lost)
+    [(_, saved_s)] = _needs([row])
+    return replace(choice, losses=lost, saved_s=saved_s, bytes=_bytes(row))
 
 
 def page_of_tables(options: Options) -> str:

@@ -131,6 +131,7 @@ class _Case:
         rate: FailureRate,
         gpus: int,
         choices: DecisionSection,
+        *,
         limit: Limit | None,
         notice: Notice | None,
     ) -> _Case:
@@ -213,7 +214,9 @@ def advice(
     return ADVICE.rows(
         {**case.key, **_advice(case), **winning}
         for rate in rates
-        for cases in _together(costs, rate, choices, lambda ranks: choices.gpus, limit, notice)
+        for cases in _together(
+            costs, rate, choices, lambda ranks: choices.gpus, limit=limit, notice=notice
+        )
         for case, winning in zip(cases, _winning(cases), strict=True)
     )
 
@@ -250,6 +253,7 @@ def _together(
     rate: FailureRate,
     choices: DecisionSection,
     numbers: Any,
+    *,
     limit: Limit | None = None,
     notice: Notice | None = None,
 ) -> Iterator[list[_Case]]:
@@ -257,7 +261,10 @@ def _together(
     for system, rows in groups(costs, SYSTEM) if len(costs) else ():
         ranks = int(system["ranks"])
         for gpus in (ranks, *(number for number in numbers(ranks) if number > ranks)):
-            yield [_Case.of(row, rate, gpus, choices, limit, notice) for row in records(rows)]
+            yield [
+                _Case.of(row, rate, gpus, choices, limit=limit, notice=notice)
+                for row in records(rows)
+            ]
 
 
 def _winning(cases: Sequence[_Case]) -> list[Row]:
