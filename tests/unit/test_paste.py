@@ -49,7 +49,7 @@ def test_a_time_stands_where_the_program_takes_one() -> None:
     many = {"steps": 900, "interval_s": 2250.0, "stop_s": 62.5, "is_async": False}
     of = {tool: dict(rows(tool, **many, keep=3)) for tool in PROGRAMS}
     assert of["lightning"]["or by time"] == 'ModelCheckpoint(train_time_interval=timedelta(minutes=38), save_top_k=3, monitor="step", mode="max")'  # fmt: skip
-    assert "ContinuousCheckpointingPolicy(2250)" in of["orbax"]["or by time"]
+    assert "ContinuousCheckpointingPolicy(minimum_interval_secs=2250)" in of["orbax"]["or by time"]
     assert "LatestN(3)" in of["orbax"]["or by time"]
     assert "minutes:38}" in of["nemo"]["or by time"]
     assert [tool for tool in of if "or by time" in of[tool]] == ["lightning", "nemo", "orbax"]

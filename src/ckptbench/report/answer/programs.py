@@ -82,7 +82,7 @@ PROGRAMS = {
     "orbax": Program(
         "Orbax",
         "CheckpointManagerOptions(save_decision_policy=AnySavePolicy([FixedIntervalPolicy({steps}), PreemptionCheckpointingPolicy()]){kept})",
-        by_time="CheckpointManagerOptions(save_decision_policy=AnySavePolicy([ContinuousCheckpointingPolicy({seconds}), PreemptionCheckpointingPolicy()]){kept})",
+        by_time="CheckpointManagerOptions(save_decision_policy=AnySavePolicy([ContinuousCheckpointingPolicy(minimum_interval_secs={seconds}), PreemptionCheckpointingPolicy()]){kept})",
         background=", which saves in the background by default",
         blocking=", with enable_async_checkpointing=False",
         keep=", preservation_policy=LatestN({keep})",
