@@ -99,7 +99,7 @@ class Answer:
     def text(self, width: int = WIDTH, *, explain: bool = False, color: bool = False) -> str:
         """The table with its notes, at most so wide; and below it what to paste into the program that is asked for, which is not broken."""
         lines = printed(self.screen, width, explain=explain)
-        pasted = ["", *self._settings(self._for_tool)] if self.tool else []
+        pasted = ["", *self._settings(self._for_tool)] if self.tool and self.choices else []
         return "".join(f"{painted(line) if color else line.text}\n" for line in lines) + "".join(
             f"{line}\n" for line in pasted
         )

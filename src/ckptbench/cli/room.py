@@ -29,7 +29,7 @@ def to_keep(disk: float, of_each: float | None) -> int | None:
 def on_disk(disk: float, choices: Sequence[Choice]) -> Iterator[str]:
     """A sentence for each size of a checkpoint. Raises ConfigError where none is known."""
     sizes = {each.bytes: each.name for each in choices if each.bytes is not None}
-    if not sizes:
+    if choices and not sizes:
         raise ConfigError(NO_SIZE.format("disk"))
     for of_each, name in sizes.items():
         whose = f" of {name}" if len(sizes) > 1 else ""
@@ -69,7 +69,7 @@ def without_memory(
             told.append(f"{where}, {twice}, which {size(memory)} do not hold: write from a thread.")
         else:
             told.append(f"{where}, {twice}: {size(memory)} hold it.")
-    if every == refused:
+    if refused and every == refused:
         raise ConfigError(f"--memory: no strategy fits: {' '.join(told)} Save without a copy (--blocking), or shard the state across more GPUs")  # fmt: skip
     return frozenset(refused), tuple(told)
 

@@ -89,7 +89,7 @@ def answer_from_tables(options: Options) -> Answer:
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
             *lacking,
-            *on_warning(notice, [*_needs(rows)], max(row["step_s"] for row in rows)),
+            *on_warning(notice, [*_needs(rows)], max((row["step_s"] for row in rows), default=0.0)),
             *asked(options, choices, gpus),
         ),
         blocks=blocks,
