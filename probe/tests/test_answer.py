@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from traces import Written
 
-from ckptbench_probe.answer import Overrides, answer
+from ckptbench.report.answer import programs as ckptbench_programs
+from ckptbench_probe import programs
+from ckptbench_probe.answer import Overrides, answer, likely
 from ckptbench_probe.costs import costs
 from ckptbench_probe.main import main
 from ckptbench_probe.measures import measure
@@ -79,20 +81,53 @@ def test_without_a_rate_the_answer_is_a_table(folder: Path) -> None:
 def test_with_ckptbench_the_answer_has_its_layout(folder: Path) -> None:
     """Young's interval: the square root of 2 x 0.4 s x 7,200 s is 76 s, of steps of 1 s; 80 is a round number."""
     measures = measure(read(folder))
-    now, best, steps, failures = answer(
+    now, best, steps, paste, failures = answer(
         costs(measures), Overrides(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
     )
     assert re.match(r"now +3.0 s +loses 1\d %$", now)
     assert re.match(r"as measured +7\d s +loses 1.\d % +saves \d+ GPU-hours a day +\(fine: ", best)
-    assert steps == "the best interval is longer than these 10 steps: save once, at the end; a longer training: save every 80 steps (80 s): save_steps=80"  # fmt: skip
+    assert steps == "the best interval is longer than these 10 steps: save once, at the end; a longer training: save every 80 steps (80 s)"  # fmt: skip
+    assert paste == "paste: Transformers: save_steps=80; Lightning: ModelCheckpoint(every_n_train_steps=80)"  # fmt: skip
     assert failures == "failures: one in 2.0 h, as you say; now is every 3 steps"
+
+
+def test_the_settings_of_a_program_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of `ckptbench decide --for`, of the program that is asked for, or of those that probably saved."""
+    measures, known = measure(read(folder)), costs(measure(read(folder)))
+    assert known is not None
+    asked = Overrides(mtbf_s=7200.0, tool="lightning")
+    pasted = [line for line in answer(known, asked, measures, folder) if line.startswith("paste: ")]
+    assert pasted == [
+        "paste: Lightning: ModelCheckpoint(every_n_train_steps=80)",
+        "paste: or by time: ModelCheckpoint(train_time_interval=timedelta(minutes=1))",
+        "paste: at a signal: #SBATCH --signal=USR1@40 in its place, and training by srun",
+    ]
+    background = replace(known, background=True, slowdown_s=0.1)
+    told = answer(background, Overrides(mtbf_s=7200.0), measures, folder)
+    assert any(
+        re.match(r"paste: torchtitan: .*async_mode=async; Megatron-LM: .*--async-save$", line)
+        for line in told
+    )
+    assert likely(replace(known, name="lightning.async")) == ["lightning"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (line,) = answer(known, asked, measures, Path("costs.yaml"))
+    assert line.endswith("--save-steps --for lightning")
+
+
+def test_the_table_of_programs_is_that_of_ckptbench() -> None:
+    """The probe has no dependencies, so each distribution has the file."""
+    own, other = (
+        Path(str(module.__file__)).read_bytes() for module in (programs, ckptbench_programs)
+    )
+    assert own == other
 
 
 def test_a_best_interval_that_loses_more_than_half_is_told(folder: Path) -> None:
     """No other one is fine there."""
     measures = measure(read(folder))
-    _, best, steps, _ = answer(costs(measures), Overrides(mtbf_s=3.0), measures, folder / "costs.yaml")  # fmt: skip
-    assert "save every 1 step (1.0 s): save_steps=1" in steps
+    _, best, steps, paste, _ = answer(costs(measures), Overrides(mtbf_s=3.0), measures, folder / "costs.yaml")  # fmt: skip
+    assert "save every 1 step (1.0 s)" in steps
+    assert "save_steps=1;" in paste
     assert "loses 92 %" in best
     assert "fine" not in best
 

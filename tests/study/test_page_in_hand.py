@@ -18,6 +18,7 @@ from ckptbench.decide.rates import published, read_rates
 from ckptbench.decide.training_log.facts import facts_of
 from ckptbench.decide.training_log.joined import read_logs
 from ckptbench.decide.user_costs import read_user_costs
+from ckptbench.report.answer import quantities
 from ckptbench.report.page.start import payload
 from tests.study.browser import Browser
 from tests.study.what_if import choose, enter, enter_cost, strategies, wrong
@@ -180,6 +181,24 @@ def test_jobs_that_are_ended_are_counted(
         assert_same_ends(row[3], told, "loses")
         assert_same_ends(row[5], told, "saves_gpu_hours_a_day")
         assert row[5]["lo"] < row[5]["value"] < row[5]["hi"], "few saves of today fit into a job"
+
+
+def test_failures_with_a_warning_are_counted_as_the_command_counts_them(
+    browser: Browser, calculator: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    browser.open(calculator)
+    enter(browser, "warning", "80s")
+    assert "the part of the failures" in wrong(browser, "announced")
+    enter(browser, "announced", "80%")
+    said = browser.element("sentence").text
+    assert "80 % are announced 80 s before: blocking saves in time; async is too late." in said
+    written = browser.run("return command(numbersOf(asked, origin))")
+    assert "--warning 80s --announced 80%" in written
+    assert run([*shlex.split(written)[1:], "--json"]) == 0
+    for row, told in zip(strategies(browser)[1:], json.loads(capsys.readouterr().out)["strategies"], strict=True):  # fmt: skip
+        assert (row[2]["value"], row[3]["value"]) == (told["steps"], pytest.approx(told["loses"]))
+        ends = (told[f"fine_{end}_steps"] * 2.5 for end in ("from", "to"))
+        assert row[4] == quantities.span(*ends, quantities.unit_of_time(told["fine_to_steps"] * 2.5))  # fmt: skip
 
 
 def test_a_case_that_no_options_say_has_no_command(browser: Browser) -> None:

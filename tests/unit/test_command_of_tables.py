@@ -203,7 +203,10 @@ def test_what_is_saved_is_so_against_the_first_strategy_whatever_the_way_in(
     assert sorted(table) == sorted(text.splitlines()[2:5])
 
 
-@pytest.mark.parametrize("form", [[], ["--explain"], ["--csv"], ["--json"]])
+ALL_ASKED = ["--for", "hf", "--disk", "2TB", "--memory", "8GB", "--warning", "2min", "--announced", "80%"]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [[], ["--explain"], ["--csv"], ["--json"], ALL_ASKED])
 def test_a_study_without_costs_has_no_rows(
     form: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -288,7 +288,9 @@ def test_goodput_of_any_costs_is_a_number_from_0_to_1(seed: int) -> None:
     useful = goodput(
         cost(1e-9),
         Saving(stall_s=stall_s, durable_s=np.maximum(stall_s, cost()), slowdown_s=cost()),
-        Recovering(down_s=cost(), survived=part(), pause_s=cost()),
+        Recovering(
+            down_s=cost(), survived=part(), pause_s=cost(), announced=part(), notice_s=cost()
+        ),
         cost(),
         GlobalTier(
             saving=Saving(stall_s=global_stall_s, durable_s=np.maximum(global_stall_s, cost()), slowdown_s=cost()),

@@ -14,8 +14,6 @@ from ckptbench.decide.costs import GlobalTier, Recovering, Saving
 from ckptbench.decide.limit import Limit
 from ckptbench.decide.losses import Losses
 from ckptbench.decide.model import best, by_phase, goodput
-from ckptbench.report.answer import at_limit
-from ckptbench_probe.check import stopped
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -142,10 +140,6 @@ def test_after_the_limit_only_versions_of_the_second_level_are_left() -> None:
     told = goodput(600.0, local, recovering, rate, tier, limit=limit)
     one = Saving(stall_s=4 * 2.0 + 30.0, durable_s=3 * 2.0 + 60.0)
     assert told == pytest.approx(goodput(2400.0, one, recovering, rate, limit=limit), rel=1e-6)
-
-
-def test_the_signal_comes_as_long_before_the_end_as_the_check_of_a_stop_says() -> None:
-    assert (at_limit.MARGIN_S, at_limit.ROUND_S) == (stopped.MARGIN_S, stopped.ROUND_S)
 
 
 FEW_SAVES = (

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ckptbench_probe import programs
 from ckptbench_probe.costs import Costs
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.measures import Measures
@@ -23,6 +24,13 @@ HOURS = (1, 10, 100)
 """Between two failures, of the table where no rate is known."""
 MEASURED = "as measured"
 """The name of the run's saves."""
+ENGINES = (
+    ("transformers", ("hf",)),
+    ("lightning", ("lightning",)),
+    ("orbax", ("orbax",)),
+    ("dcp", ("torchtitan", "megatron")),
+)
+"""Parts of the names of engines, with programs that save by them."""
 WIDTH = 80
 EXAMPLES = "--mtbf 14h (between two failures of the job), --gpu-mtbf 50000h (of one GPU) or --log jobs.txt (your scheduler's jobs)"
 
@@ -34,6 +42,8 @@ class Overrides:
     gpus: int | None = None
     mtbf_s: float | None = None
     restart_s: float | None = None
+    tool: str | None = None
+    """The program whose settings are asked for."""
 
     def keep(self, folder: Path, run: str) -> None:
         """For summaries of this run. It may be killed, so this is written as it begins."""
@@ -71,7 +81,8 @@ def answer(costs: Costs | None, overrides: Overrides, measures: Measures, file: 
 def command(overrides: Overrides, ranks: int, file: Path) -> str:
     """That asks ckptbench with the measured numbers, wherever it is installed."""
     rate = "" if overrides.mtbf_s is None else f" --mtbf {as_option(overrides.mtbf_s)}"
-    return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {overrides.gpus or ranks} --save-steps"
+    tool = "" if overrides.tool is None else f" --for {overrides.tool}"
+    return f"ckptbench decide --costs {shlex.quote(str(file))}{rate} --gpus {overrides.gpus or ranks} --save-steps{tool}"
 
 
 def interval_lines(costs: Costs, overrides: Overrides, measures: Measures) -> list[str]:
@@ -85,12 +96,31 @@ def interval_lines(costs: Costs, overrides: Overrides, measures: Measures) -> li
         return [f"{RATE_NEEDED}:", *(row.format(*one).rstrip() for one in rows)]
     steps, _, _ = _best(costs, overrides.mtbf_s)
     longer = _longer(steps, updates)
-    setting = "" if costs.background else f": save_steps={steps}"  # of trainers that block
     return [
         *_table(costs, overrides, measures.ranks),
-        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}{setting}",
+        f"{longer + '; a longer training: ' if longer else ''}save every {_every(costs, steps)}",
+        *_pasted(costs, overrides.tool, steps),
         f"failures: one in {duration(overrides.mtbf_s)}, as you say; now is every {today}",
     ]
+
+
+def _pasted(costs: Costs, tool: str | None, steps: int) -> list[str]:
+    """All settings of the program that is asked for; else how the likeliest two are told the interval."""
+    of = {
+        each: programs.rows(each, steps=steps, interval_s=steps * costs.step.mean, stop_s=costs.durable.mean + costs.step.mean, is_async=costs.background)
+        for each in ([tool] if tool else likely(costs))
+    }  # fmt: skip
+    if tool:
+        return [f"paste: {name}: {text}" for name, text in of[tool]]
+    return ["paste: " + "; ".join(f"{name}: {text}" for (name, text), *_ in of.values())]
+
+
+def likely(costs: Costs) -> list[str]:
+    """The programs that most probably saved, by the engine that did."""
+    for engine, tools in ENGINES:
+        if engine in costs.name:
+            return [*tools]
+    return ["torchtitan", "megatron"] if costs.background else ["hf", "lightning"]
 
 
 def _table(costs: Costs, overrides: Overrides, ranks: int) -> list[str]:

@@ -24,6 +24,7 @@ from ckptbench_probe.launcher import (
     run_name,
     words_of,
 )
+from ckptbench_probe.programs import PROGRAMS
 from ckptbench_probe.syscalls import StraceRecorder, obstacle
 from ckptbench_probe.variables import task_of_slurm
 from ckptbench_probe.words import number_of, seconds
@@ -81,9 +82,17 @@ def parser() -> argparse.ArgumentParser:
         type=seconds,
         help="from a failure until training continues, as 8min; default: as long as this start took",
     )
+    paste = _Parser(add_help=False)
+    paste.add_argument(
+        "--for",
+        dest="tool",
+        choices=[*PROGRAMS],
+        metavar="PROGRAM",
+        help=f"with --mtbf: print what to paste into {', '.join(PROGRAMS)}",
+    )
     run = verbs.add_parser(
         "run",
-        parents=[overrides],
+        parents=[overrides, paste],
         help="measure the checkpoints of a command",
         usage="ckptbench-probe run [options] -- COMMAND ...",
     )
@@ -104,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
         help="after --, as you start it today: torchrun, srun, mpirun, python, a script",
     )
     summary = verbs.add_parser(
-        "summary", parents=[overrides], help="report on a run that has ended or was killed"
+        "summary", parents=[overrides, paste], help="report on a run that has ended or was killed"
     )
     summary.add_argument("folder", type=Path)
     summary.add_argument("--run", help="its name, if the folder has several; default: the last")
@@ -117,7 +126,12 @@ def main(words: list[str] | None = None) -> None:
     options = parser().parse_args(words)
     if options.verb == "check":
         sys.exit(check_verbs.run(options))
-    overrides = Overrides(gpus=options.gpus, mtbf_s=options.mtbf, restart_s=options.restart)
+    overrides = Overrides(
+        gpus=options.gpus,
+        mtbf_s=options.mtbf,
+        restart_s=options.restart,
+        tool=getattr(options, "tool", None),
+    )
     if options.verb == "compare":
         sys.exit(compare.run(options, overrides))
     if options.verb == "summary":

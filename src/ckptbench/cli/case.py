@@ -20,6 +20,7 @@ from ckptbench.report.answer.labels import capitalized, counted
 from ckptbench.report.answer.quantities import Every, Quantity, duration
 
 if TYPE_CHECKING:
+    from ckptbench.decide.costs import Notice
     from ckptbench.decide.limit import Limit
     from ckptbench.decide.rates import FailureRate
 
@@ -109,6 +110,10 @@ class Case:
     """The interval in use, of the first strategy."""
     limit: Limit | None = None
     """Of the time of a job."""
+    notice: Notice | None = None
+    """That of `recovering`."""
+    size: float | None = None
+    """Bytes of a checkpoint, where they are known."""
 
     @property
     def rates(self) -> Floats:
@@ -171,6 +176,8 @@ def _best(case: Case, strategy: Strategy, now: Useful | None) -> Choice:
         other_s=_at_other_rates(case, strategy),
         at_limit=_at_limit(case, strategy, float(found.interval_s[0])),
         losses=_losses(case, strategy, float(found.interval_s[0])),
+        saved_s=float(strategy.saving.durable_s),
+        bytes=case.size,
     )
     if now is None or case.now is None:
         return choice

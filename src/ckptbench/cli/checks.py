@@ -14,9 +14,13 @@ RATES = ("mtbf", "gpu_mtbf", "rate", "log", "failures")
 """The options that say how often failures come."""
 CHECKPOINTS = ("blocking", "asynchronous", "state", "params")
 """Those that say what a checkpoint costs."""
+OF_ROOM = ("state", "params", "optimizer", "dtype", "shared_by")
+"""Those that say what room a checkpoint needs."""
 SIZES = ("state", "params")
 """Those that say how large it is."""
 WRITING = ("bandwidth", "rank_bandwidth")
+ROOM = ("disk", "memory")
+"""Those that say what holds checkpoints."""
 STORAGE = (*WRITING, "shared_by", "write_fixed")
 """Those that say how the state is written."""
 TABLES = ("study", "costs", "training_logs")
@@ -65,6 +69,8 @@ def _missing(options: Options) -> Iterator[str]:
         for name, words in MISSING.items()
         if getattr(options, name) is None
     )
+    if options.size is None and (given := _given(options, ROOM)):
+        yield f"{' and '.join(given)}: give --state 98GB or --params 7B too: how large a checkpoint is"
     if not _given(options, (*CHECKPOINTS, *STORAGE)):
         yield "--blocking or --async, or --state and --bandwidth: what a checkpoint costs; or --study or --costs, which say all of it, or --training-log"
 
@@ -89,8 +95,21 @@ def _too_many_rates(options: Options) -> Iterator[str]:
         yield "--failures and --days: give both, as in --failures 3 --days 7"
     if options.count and (options.log is None or options.log.suffix == ".yaml"):
         yield "--count: give --log JOBS too, a table of sacct; in a YAML file, write the states into `states`"
+    yield from _wrong_warning(options)
     if options.limit is not None and options.count and "TIMEOUT" in options.count:
         yield "--count TIMEOUT and --limit: give one of them, as each counts the ends at the time limit"
+
+
+def _wrong_warning(options: Options) -> Iterator[str]:
+    if options.announced is not None and options.warning is None:
+        yield "--announced: give --warning too, the time from the warning to the failure, as in --warning 2min"
+    if options.warning is None or options.announced is not None:
+        return
+    counts = options.count or []
+    if "PREEMPTED" in counts and "TIMEOUT" in counts:
+        yield "--warning: count time limits by --limit in place of --count TIMEOUT, or say with --announced which part of the failures is announced"
+    elif "PREEMPTED" not in counts and (options.log is None or options.log.suffix != ".yaml"):
+        yield "--warning: say with --announced which part of the failures it comes before, as in --announced 80%, or count preemptions: --log JOBS --count PREEMPTED"
 
 
 def _too_many_tables(options: Options) -> Iterator[str]:
@@ -101,7 +120,9 @@ def _too_many_tables(options: Options) -> Iterator[str]:
     if len({*options.training_logs}) < len(options.training_logs):
         yield "--training-log: one file is given twice: give each once"
     is_whole = options.study is not None or options.costs is not None
-    if is_whole and (given := _given(options, (*CHECKPOINTS, *STORAGE))):
+    for_room = OF_ROOM if options.is_of_room else ()
+    of_costs = [name for name in (*CHECKPOINTS, *STORAGE) if name not in for_room]
+    if is_whole and (given := _given(options, of_costs)):
         yield f"{' and '.join(given)}: leave out what --study or --costs says too"
 
 
@@ -112,16 +133,19 @@ def _too_much_storage(options: Options) -> Iterator[str]:
         yield f"{' and '.join(sizes)}: give one of them, as each says how large a checkpoint is"
     if options.params is None and (given := _given(options, ("optimizer", "dtype"))):
         yield f"{' and '.join(given)}: give --params too, the number of parameters"
-    if options.size is None and (given := _given(options, STORAGE)):
+    names = [each for each in STORAGE if not (options.is_of_room and each == "shared_by")]
+    if options.size is None and (given := _given(options, names)):
         yield f"{' and '.join(given)}: give --state too, as they say how it is written"
-    if options.size is not None and not _given(options, WRITING):
+    is_written = not options.is_of_room or not (options.checkpoints or options.is_of_tables)
+    if options.size is not None and is_written and not _given(options, WRITING):
         size = " and ".join(_given(options, SIZES))
         yield f"{size}: give {' or '.join(map(option, WRITING))} too, which say how fast it is written"
-    if options.size is not None and not _uses_storage(options):
-        given = _given(options, (*SIZES, *STORAGE))
+    for_room = OF_ROOM if options.disk is not None or options.memory is not None else ()
+    given = _given(options, [each for each in (*SIZES, *STORAGE) if each not in for_room])
+    if options.size is not None and given and not _uses_storage(options):
         yield f"{' and '.join(given)}: leave out what --blocking says too, or leave out --blocking"
     for each in options.checkpoints:
-        if each.then_s is None and options.size is None:
+        if each.then_s is None and (options.size is None or options.is_of_room):
             yield f"--async ({each.name}): add how much later it is durable, as in 3s+90s, or give --state and --bandwidth"
 
 

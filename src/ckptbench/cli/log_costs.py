@@ -132,12 +132,12 @@ def _missing(facts: Facts, options: Options) -> Iterator[str]:
 
 
 def _takes_stall(options: Options) -> bool:
-    return not (options.checkpoints or options.size is not None)
+    return not (options.checkpoints or options.is_of_storage)
 
 
 def _keeps_saves(facts: Facts, options: Options) -> bool:
     """Whether the saves of the log are a strategy, the one in use: where no option says what they cost."""
-    is_told = options.blocking or options.size is not None
+    is_told = options.blocking or (options.size is not None and not options.is_of_room)
     return (
         facts.stall is not None
         and not is_told

@@ -12,8 +12,8 @@ import numpy as np
 
 from ckptbench.cli.case import Case, Failing, Strategy
 from ckptbench.cli.values import BLOCKING, Checkpoint, Price, Seen
-from ckptbench.common.errors import DataError
-from ckptbench.decide.costs import Recovering, Saving
+from ckptbench.common.errors import ConfigError, DataError
+from ckptbench.decide.costs import Notice, Recovering, Saving
 from ckptbench.decide.limit import Limit
 from ckptbench.decide.state_bytes import State
 from ckptbench.report.answer.labels import listed
@@ -62,6 +62,11 @@ class Options:
     log_pattern: tuple[str, ...]
     gpu_hour_price: Price | None
     limit: float | None
+    warning: float | None
+    announced: float | None
+    disk: float | None
+    memory: float | None
+    tool: str | None
     gpus_from: str = ""
     """Where their number was read, if no option says it."""
     gpus_hint: str = ""
@@ -115,7 +120,13 @@ class Options:
     @property
     def is_of_storage(self) -> bool:
         """Whether a blocking checkpoint takes as long as storage says."""
-        return self.size is not None and not self.blocking
+        return self.size is not None and not self.blocking and not self.is_of_room
+
+    @property
+    def is_of_room(self) -> bool:
+        """Whether the size only says what room checkpoints need."""
+        asks = self.disk is not None or self.memory is not None
+        return asks and self.bandwidth is None and self.rank_bandwidth is None
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
@@ -127,23 +138,40 @@ class Options:
         assert self.gpus is not None
         assert self.step is not None
         assert self.restart is not None
+        mtbf_s = self.mtbf_s(self.gpus)
+        rate = None if mtbf_s is not None else self.failure_rate(self.gpus)
+        notice = self.notice(rate)
+        recovering = Recovering(down_s=self.restart)
         return Case(
             gpus=self.gpus,
             step_s=self.step,
             strategies=tuple(self.strategies(self.gpus)),
-            recovering=Recovering(down_s=self.restart),
-            failing=self._failing(self.gpus),
+            recovering=recovering if notice is None else notice.before(recovering, self.step),
+            failing=self._failing(self.gpus, mtbf_s, rate),
+            notice=notice,
+            size=self.size,
             now=self.now,
             limit=self.time_limit,
         )
 
-    def _failing(self, gpus: int) -> Failing:
-        mtbf_s = self.mtbf_s(gpus)
+    def notice(self, rate: FailureRate | None) -> Notice | None:
+        """That before failures. Raises ConfigError where nothing says how many of them it comes before."""
+        if self.warning is None:
+            return None
+        part = self.announced
+        if part is None and rate is not None:
+            part = rate.announced
+        if part is None:
+            raise ConfigError("--warning: no preemption was counted: say with --announced which part of the failures it comes before, as in --announced 80%")  # fmt: skip
+        return Notice(seconds=self.warning, announced=part)
+
+    def _failing(self, gpus: int, mtbf_s: float | None, rate: FailureRate | None) -> Failing:
         if mtbf_s is not None:
             if self.is_limit_alone:
                 return Failing(per_s=np.array([1 / mtbf_s]), said=LIMIT_ALONE, is_counted=True)
             return Failing.as_given(mtbf_s)
-        return Failing.of(self.failure_rate(gpus), gpus)
+        assert rate is not None
+        return Failing.of(rate, gpus)
 
     def mtbf_s(self, gpus: int) -> float | None:
         """Seconds between failures of the job. None where a rate or a log says it."""

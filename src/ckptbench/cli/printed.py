@@ -7,14 +7,15 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from ckptbench.cli.case import answer
 from ckptbench.cli.options import Options
-from ckptbench.cli.sentences import asked, on_preemptions
+from ckptbench.cli.room import to_keep, without_memory
+from ckptbench.cli.sentences import asked, on_preemptions, on_warning
 from ckptbench.decide.model import rounded
 from ckptbench.report.answer.at_limit import LATE
 from ckptbench.report.answer.cells import AT_LEAST, told
@@ -22,37 +23,22 @@ from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block, Kind, Printed
 from ckptbench.report.answer.notes import explained, on_now, on_other_rates, on_waiting, on_wide
+from ckptbench.report.answer.programs import NO_ASYNC, NO_SIGNAL, PROGRAMS, USUAL, rows
 from ckptbench.report.answer.quantities import Quantity, duration, unit_of_time
 from ckptbench.report.answer.screen import WIDTH, Screen, printed
 
 Settings = tuple[tuple[str, str], ...]
 """Of programs: how each is told the number of steps."""
-SAVE_STEPS: Settings = (
-    ("Transformers", "save_steps={steps}"),
-    ("Lightning", "ModelCheckpoint(every_n_train_steps={steps})"),
-    ("torchtitan", "--checkpoint.interval={steps}"),
-    ("Megatron-LM", "--save-interval {steps}"),
-)
+SAVE_STEPS: Settings = tuple((PROGRAMS[tool].name, PROGRAMS[tool].setting) for tool in USUAL)
 """Of those that need no log."""
 ALIKE = 1.1
 """An interval that is so many times the best one loses next to nothing more."""
-SLURM = "#SBATCH --signal=TERM@{seconds}, to all that srun starts (B:TERM: only to the script)"
-AT_SIGNAL: Mapping[str, str] = {
-    "Transformers": "enable_jit_checkpoint=True (from version 5)",
-    "Lightning": "#SBATCH --signal=USR1@{seconds} in its place, and training by srun",
-    "Megatron-LM": "--exit-signal-handler",
-}
-"""What makes programs save at it: of Transformers 5.24, Lightning 2.6 and Megatron-LM."""
-NO_SIGNAL = "does not save at a signal by itself"
-BLOCKING_ONLY = ("Transformers", "nanoGPT")
-"""Programs that have no asynchronous saves."""
-NO_ASYNC = "has no asynchronous saves of its own"
-ASYNC: Mapping[str, str] = {
-    "Lightning": ", Trainer(plugins=AsyncCheckpointIO())",
-    "torchtitan": " --checkpoint.async_mode=async",
-    "Megatron-LM": " --async-save",
-}
-"""What switches them on in the others. Without it the same interval would block."""
+AT_SIGNAL = {each.name: each.at_signal for each in PROGRAMS.values()}
+"""What makes programs save at it."""
+ASYNC = {each.name: each.background for each in PROGRAMS.values() if each.background is not None}
+"""What switches asynchronous saves on. Without it the same interval would block."""
+BLOCKING_ONLY = ("nanoGPT", *(each.name for each in PROGRAMS.values() if each.background is None))
+"""Programs that have none."""
 
 
 STYLES: Mapping[Kind, Mapping[str, Any]] = {
@@ -105,11 +91,25 @@ class Answer:
     multiple_of: int | None = None
     warnings: tuple[str, ...] = ()
     """What to know before a setting is copied."""
+    tool: str | None = None
+    """The program whose settings are asked for."""
+    disk: float | None = None
+    """Bytes of room for checkpoints."""
 
     def text(self, width: int = WIDTH, *, explain: bool = False, color: bool = False) -> str:
-        """The table with its notes, at most so wide."""
+        """The table with its notes, at most so wide; and below it what to paste into the program that is asked for, which is not broken."""
         lines = printed(self.screen, width, explain=explain)
-        return "".join(f"{painted(line) if color else line.text}\n" for line in lines)
+        pasted = ["", *self._settings(self._for_tool)] if self.tool and self.choices else []
+        return "".join(f"{painted(line) if color else line.text}\n" for line in lines) + "".join(
+            f"{line}\n" for line in pasted
+        )
+
+    @property
+    def _for_tool(self) -> Choice:
+        """The one that loses least of those that the program can do."""
+        can_do = self.tool == "slurm" or PROGRAMS[self.tool or ""].background is not None
+        able = [each for each in self.choices if can_do or not each.is_async]
+        return min(able or self.choices, key=lambda each: each.loses.value)
 
     def save_steps(self) -> str:
         """Settings to copy, for each strategy."""
@@ -152,7 +152,13 @@ class Answer:
         value, ends = told(best, unit_of_time(best.value))
         known = f" (best: {value} {ends})" if ends else ""
         yield f"{choice.name}: every {counted(steps, 'step')}, {lasts}{known}"
-        for program, setting in copied(choice, self.settings, steps):
+        if self.tool is None:
+            found = [*copied(choice, self.settings, steps)]
+        else:
+            keep = None if self.disk is None else to_keep(self.disk, choice.bytes)
+            lasts_s = choice.interval_s.value * steps / choice.steps.value
+            found = rows(self.tool, steps=steps, interval_s=lasts_s, stop_s=choice.stop_s, is_async=choice.is_async, keep=keep)  # fmt: skip
+        for program, setting in found:
             yield f"  {program:<14}{setting}"
         yield from self._at_signal(choice)
 
@@ -170,8 +176,12 @@ class Answer:
         else:
             yield f"{choice.name}, if training saves at a signal: no other save"
         for program, setting in (
-            ("Slurm", SLURM),
-            *((name, AT_SIGNAL.get(name, NO_SIGNAL)) for name, _ in self.settings),
+            ("Slurm", PROGRAMS["slurm"].every),
+            *(
+                (name, AT_SIGNAL.get(name, NO_SIGNAL))
+                for name, _ in self.settings
+                if name != "Slurm"
+            ),
             *([("torchrun", LATE)] if known.is_late_by_torchrun else []),
         ):
             yield f"  {program:<14}{setting.format(seconds=known.signal_s)}"
@@ -184,6 +194,13 @@ def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str
             yield program, NO_ASYNC
         else:
             yield program, setting.format(steps=steps) + ASYNC.get(program, "") * choice.is_async
+
+
+def settings_of(options: Options, usual: Settings) -> Settings:
+    """Of the program that is asked for, else the usual ones."""
+    if options.tool is None:
+        return usual
+    return ((PROGRAMS[options.tool].name, PROGRAMS[options.tool].setting),)
 
 
 def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
@@ -241,6 +258,12 @@ def _known(name: str, known: Quantity) -> dict[str, float | None]:
 def answer_from_options(options: Options) -> Answer:
     """Raises ConfigError or DataError where a file with a failure rate cannot be read."""
     case = options.case()
+    refused, lacking = without_memory(
+        ((each.name, bool(each.saving.durable_s > each.saving.stall_s), case.size) for each in case.strategies),
+        options.memory,
+        options.shared_by or case.gpus,
+    )  # fmt: skip
+    case = replace(case, strategies=tuple(each for each in case.strategies if each.name not in refused))  # fmt: skip
     choices = answer(case)
     block = Block(choices=choices)
     notes = (
@@ -251,7 +274,9 @@ def answer_from_options(options: Options) -> Answer:
         *on_wide(choices),
         *on_other_rates(block),
     )
-    advised = (*case.failing.doubts, *asked(options, choices, case.gpus))
+    needs = [(each.name, float(each.saving.durable_s)) for each in case.strategies]
+    warned = on_warning(case.notice, needs, case.step_s)
+    advised = (*case.failing.doubts, *lacking, *warned, *asked(options, choices, case.gpus))
     return Answer(
         screen=Screen(
             title=f"{counted(case.gpus, 'GPU')} ({options.gpus_from})" if options.gpus_from else "",
@@ -265,4 +290,7 @@ def answer_from_options(options: Options) -> Answer:
         choices=choices,
         warnings=case.failing.doubts,
         remarks=(*advised, *notes),
+        settings=settings_of(options, SAVE_STEPS),
+        tool=options.tool,
+        disk=options.disk,
     )

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ckptbench.cli.options import Options
+from ckptbench.cli.room import on_disk
 from ckptbench.cli.values import Price
+from ckptbench.decide.costs import Notice
 from ckptbench.decide.units import DAYS_PER_MONTH, HOURS_PER_DAY
 from ckptbench.report.answer.at_limit import LATE, AtLimit
 from ckptbench.report.answer.cells import AT_MOST, saves_at
@@ -16,9 +18,7 @@ from ckptbench.report.answer.quantities import duration, percent, size
 
 LARGE = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6))
 PREEMPTED = "A published rate excludes preemptions, which lose work too unless training saves at the signal."
-AS_SUDDEN = (
-    "Preemptions that are announced count as sudden ones: a save at their signal loses less."
-)
+AS_SUDDEN = "Preemptions that are announced count as sudden ones: --warning says what a save at their signal loses."
 PHASE = "With few saves in a job, brackets also cover where the last one falls before the limit"
 MOST_NAMED = 2
 """Of more strategies only the best one is named."""
@@ -26,6 +26,8 @@ MOST_NAMED = 2
 
 def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[str]:
     """Nothing where no option asks."""
+    if options.disk is not None:
+        yield from on_disk(options.disk, choices)
     if (state := options.counted) is not None:
         yield f"A checkpoint of {_words(state.params)} parameters: {size(state.size).replace('.0 ', ' ')}, {state.bytes_each} bytes each ({state.counted()})."
     told = (
@@ -39,8 +41,24 @@ def asked(options: Options, choices: Sequence[Choice], gpus: int) -> Iterator[st
             yield PREEMPTED
 
 
+def on_warning(
+    notice: Notice | None, needs: Sequence[tuple[str, float]], step_s: float
+) -> Iterator[str]:
+    """Whose saves fit into the warning. `needs`: how long a save of each strategy takes until it is durable."""
+    if notice is None:
+        return
+    saves = []
+    for fits in (True, False):
+        names = [f"{name} ({duration(needs_s)})" for name, needs_s in needs if (needs_s + step_s <= notice.seconds) == fits]  # fmt: skip
+        if names:
+            saves.append(f"{'in time' if fits else 'too late'}: {', '.join(names)}")
+    yield f"Of the failures {percent(notice.announced)} are announced {duration(notice.seconds)} before. A step of up to {duration(step_s)} ends, then training saves, {'; '.join(saves)}."
+
+
 def on_preemptions(options: Options) -> Iterator[str]:
     """For `--explain`, where preemptions may be among the failures."""
+    if options.warning is not None:
+        return
     with_limit = options.limit is not None and options.rate is None and not options.is_limit_alone
     if with_limit or "PREEMPTED" in (options.count or ()):
         yield AS_SUDDEN

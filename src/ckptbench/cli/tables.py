@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,21 +19,22 @@ from ckptbench.cli.options import Options
 from ckptbench.cli.printed import (
     ASYNC,
     BLOCKING_ONLY,
-    NO_ASYNC,
     SAVE_STEPS,
     Answer,
     at_bound,
     copied,
     not_needed,
     settable,
+    settings_of,
 )
-from ckptbench.cli.sentences import asked, on_preemptions
+from ckptbench.cli.room import sized, without_memory
+from ckptbench.cli.sentences import asked, on_preemptions, on_warning
 from ckptbench.common.errors import ConfigError
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.identity import config_of
 from ckptbench.decide import sampling
 from ckptbench.decide.advice import advice
-from ckptbench.decide.costs import Saving
+from ckptbench.decide.costs import Notice, Saving
 from ckptbench.decide.decision import failure_rates, left_out
 from ckptbench.decide.inputs import DECISION_COSTS
 from ckptbench.decide.limit import Limit
@@ -45,6 +47,7 @@ from ckptbench.report.answer.choice import Choice
 from ckptbench.report.answer.labels import counted
 from ckptbench.report.answer.layout import Block
 from ckptbench.report.answer.notes import explained
+from ckptbench.report.answer.programs import NO_ASYNC
 from ckptbench.report.answer.quantities import Quantity, duration
 from ckptbench.report.answer.study import screen, shown
 
@@ -61,19 +64,22 @@ def answer_from_tables(options: Options) -> Answer:
     """Raises ConfigError, DataError or RunFolderError where a file cannot be read."""
     costs = costs_of(options)
     gpus = options.gpus or costs.gpus
+    costs, lacking = _fitting(costs, options, gpus)
     rate = _rated(options, costs).failure_rate(gpus)
     limit = _limit(options, costs)
     if limit is None and options.is_limit_alone:
         raise click.UsageError(
             f"the training ends before the {duration(options.limit or 0.0)} limit, and no option says how often the job fails: give one, such as --mtbf 14h or --rate llama3"
         )
-    tables = decided(costs, rate, gpus, limit)
+    notice = options.notice(rate)
+    tables = decided(costs, rate, gpus, limit, notice)
     rows = records(shown(tables))
     of_study = screen(tables)
-    blocks = tuple(_with_losses(of_study.blocks, rows, rate, limit))
+    blocks = tuple(_with_losses(of_study.blocks, rows, rate, limit, notice))
     if limit is not None:
-        at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True))
+        at_signal = decided(costs, rate, gpus, replace(limit, at_signal=True), notice)
         blocks = tuple(_limited(blocks, rows, records(shown(at_signal)), limit))
+    blocks = tuple(sized(blocks, options))
     choices = tuple(choice for block in blocks for choice in block.choices)
     sentences = () if rate.is_published else how_sure(rate)
     found = replace(
@@ -82,6 +88,8 @@ def answer_from_tables(options: Options) -> Answer:
         advice=(
             *filter(None, [setting(choices, costs) if options.training_logs else ""]),
             *doubts(rate),
+            *lacking,
+            *on_warning(notice, [*_needs(rows)], max((row["step_s"] for row in rows), default=0.0)),
             *asked(options, choices, gpus),
         ),
         blocks=blocks,
@@ -110,7 +118,9 @@ def answer_from_tables(options: Options) -> Answer:
         warnings=(*costs.cautions, *doubts(rate)),
         remarks=(*found.advice, *costs.notes, *found.verdict, *found.remarks),
         training_steps=costs.training_steps,
-        settings=SAVE_STEPS if costs.settings is None else costs.settings,
+        settings=settings_of(options, SAVE_STEPS if costs.settings is None else costs.settings),
+        tool=options.tool,
+        disk=options.disk,
         multiple_of=costs.multiple_of,
     )
 
@@ -118,6 +128,25 @@ def answer_from_tables(options: Options) -> Answer:
 def _rated(options: Options, costs: Costs) -> Options:
     """By which failures are counted: those within one restart of another as one."""
     return replace(options, restart=options.restart or costs.restart_s)
+
+
+def _fitting(costs: Costs, options: Options, gpus: int) -> tuple[Costs, tuple[str, ...]]:
+    """Without the strategies whose copy the memory of a node does not hold, and sentences on that."""
+    known = ((row["strategy"], row["durable_s"] > row["stall_s"], options.size or _bytes(row)) for row in records(costs.table))  # fmt: skip
+    refused, told = without_memory(known, options.memory, options.shared_by or gpus)
+    fitting = costs.table[~costs.table["strategy"].isin(refused)]
+    return replace(costs, table=fitting.reset_index(drop=True)), told
+
+
+def _bytes(row: Row) -> float | None:
+    return None if math.isnan(row["bytes"]) else float(row["bytes"])
+
+
+def _needs(rows: Sequence[Row]) -> Iterator[tuple[str, float]]:
+    """How long a save at a warning takes until it is durable, also where nodes that are lost leave it."""
+    for row in rows:
+        is_two = row["shared_every"] > 1
+        yield row["name"], max(row["durable_s"], row["shared_durable_s"] if is_two else 0.0)
 
 
 def _limit(options: Options, costs: Costs) -> Limit | None:
@@ -173,23 +202,29 @@ def _facts(costs: Costs, row: Row, gpus: int, options: Options) -> str:
     return f"{title}: {counted(gpus, 'GPU')}{source}, {', '.join(known)}, {failing}"
 
 
-def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None) -> Iterator[Block]:  # fmt: skip
+def _with_losses(blocks: Sequence[Block], rows: Sequence[Row], rate: FailureRate, limit: Limit | None, notice: Notice | None) -> Iterator[Block]:  # fmt: skip
     """With what the time is lost to."""
     of = {(row["name"], row["gpus"]): row for row in rows}
     for block in blocks:
         ((_, gpus),) = {key for key in of if key[0] == block.choices[0].name}
         choices = []
         for choice in block.choices:
-            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit)
-            choices.append(replace(_split(choice, of[choice.name, gpus], rate, limit), now=now))
+            now = choice.now and _split(choice.now, of[choice.now.name, gpus], rate, limit, notice)
+            choices.append(
+                replace(_split(choice, of[choice.name, gpus], rate, limit, notice), now=now)
+            )
         # All have the same interval in use.
         first = choices[0].now
         yield replace(block, choices=tuple(replace(each, now=first) for each in choices))
 
 
-def _split(choice: Choice, row: Row, rate: FailureRate, limit: Limit | None) -> Choice:
+def _split(
+    choice: Choice, row: Row, rate: FailureRate, limit: Limit | None, notice: Notice | None
+) -> Choice:
     gpus = row["gpus"]
     recovering = sampling.recovering(row, gpus, usual(rate=rate.name, gpus=[gpus]))
+    if notice is not None:
+        recovering = notice.before(recovering, sampling.slower(row) * sampling.step_s(row))
     lost = Losses.of(
         choice.interval_s.value,
         sampling.saving(row),
@@ -199,7 +234,8 @@ def _split(choice: Choice, row: Row, rate: FailureRate, limit: Limit | None) -> 
         slower=sampling.slower(row),
         limit=limit,
     )
-    return replace(choice, losses=lost)
+    [(_, saved_s)] = _needs([row])
+    return replace(choice, losses=lost, saved_s=saved_s, bytes=_bytes(row))
 
 
 def page_of_tables(options: Options) -> str:
@@ -219,6 +255,8 @@ def page_of_tables(options: Options) -> str:
     also = [("gpu-hour-price", str(price))] if (price := options.gpu_hour_price) else []
     if options.limit is not None:
         also.append(("limit", in_a_field(options.limit)))
+    if (notice := options.notice(rate)) is not None:
+        also += [("warning", in_a_field(notice.seconds)), ("announced", f"{100 * notice.announced:.3g}%")]  # fmt: skip
     return page(costs.table, [rate, *others], choices, log, also)
 
 
@@ -230,7 +268,11 @@ def costs_of(options: Options) -> Costs:
 
 
 def decided(
-    costs: Costs, rate: FailureRate, gpus: int, limit: Limit | None = None
+    costs: Costs,
+    rate: FailureRate,
+    gpus: int,
+    limit: Limit | None = None,
+    notice: Notice | None = None,
 ) -> Mapping[str, pd.DataFrame]:
     """The tables of the decision, for one failure rate and number of GPUs. Raises ConfigError where the costs are of more GPUs."""
     choices = usual(rate=rate.name, gpus=[gpus])
@@ -242,7 +284,7 @@ def decided(
                 ", which cannot be projected to fewer: leave it out",
             )
         )
-    every = advice(costs.table, [rate], choices, limit)
+    every = advice(costs.table, [rate], choices, limit, notice)
     return {
         **costs.others,
         DECISION_COSTS.name: costs.table,

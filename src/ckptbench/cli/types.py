@@ -16,6 +16,7 @@ from ckptbench.cli.values import (
     read_days,
     read_failures,
     read_mtbf,
+    read_part,
     read_price,
     read_states,
     read_step,
@@ -80,6 +81,7 @@ MTBF = Read("TIME", read_mtbf)
 STEP = Read("TIME", read_step)
 COUNT = Read("NUMBER", read_count)
 PARAMS = Read("NUMBER", read_params)
+PART = Read("PART", read_part)
 PRICES = Read("PRICE", read_price)
 SIZE = Read("SIZE", read_size)
 BANDWIDTH = Read("BANDWIDTH", read_bandwidth)

@@ -167,6 +167,15 @@ def read_price(text: str) -> Price:
     return Price(float(match[2].replace(",", "")), match[1], match[3])
 
 
+def read_part(text: str) -> float:
+    """A part of a whole, above 0: `80%`, `0.8`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
+    part = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < part <= 1:
+        raise ConfigError(f"{show(text)} is not a part: write it as 80% or 0.8")
+    return part
+
+
 def read_days(text: str) -> float:
     """Days: `7`, or another time with its unit, as `2 weeks`."""
     return read_clock(text if re.search("[A-Za-z:]", text) else f"{text} days") / SECONDS_PER_DAY

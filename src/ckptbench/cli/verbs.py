@@ -26,6 +26,7 @@ from ckptbench.cli.types import (
     MTBF,
     NEW_FILE,
     PARAMS,
+    PART,
     PRICES,
     SIZE,
     STATES,
@@ -36,6 +37,7 @@ from ckptbench.cli.types import (
 from ckptbench.common.errors import DataError, for_reader
 from ckptbench.common.remedies import blame
 from ckptbench.decide.state_bytes import DTYPES, OPTIMIZERS
+from ckptbench.report.answer.programs import PROGRAMS
 
 WRONG_USE = 2
 WIDTH = 80
@@ -75,11 +77,11 @@ class Decide(Grouped):
 
     groups: ClassVar[Groups] = {
         "How often it fails (one of these)": ("--mtbf", "--failures", "--days", "--log", "--count", "--gpu-mtbf", "--rate"),
-        "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--gpu-hour-price"),
+        "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--warning", "--announced", "--disk", "--memory", "--gpu-hour-price"),
         "What a save takes (--blocking, --async, both, a size, or a file)": ("--blocking", "--async"),
         "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
         "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
-        "The answer": ("--explain", "--save-steps", "--csv", "--json", "--html", "--help"),
+        "The answer": ("--explain", "--save-steps", "--for", "--csv", "--json", "--html", "--help"),
     }  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -117,12 +119,17 @@ class Decide(Grouped):
 @click.option("--restart", type=TIME, help="From a failure until training goes on. Without: the gap between two starts in --training-log.")
 @click.option("--now", type=EVERY, help='How often you save today, with the first strategy: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
+@click.option("--warning", type=TIME, help="Time from the warning to the failure, as 2min on spot machines: no work is lost if a save fits.")
+@click.option("--announced", type=PART, help="With --warning: the part of failures that it comes before, as 80%. Default: preemptions of --log.")
+@click.option("--disk", type=SIZE, help="Room for checkpoints, as 2TB: how many fit, and how many to keep.")
+@click.option("--memory", type=SIZE, help="Free host memory of a node: a strategy whose copy it does not hold is left out.")
 @click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): losses in money too.")
 @click.option("--study", type=TABLES, metavar="FOLDER", help="Costs that a study measured: its folder results.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Costs in a file like config/costs-example.yaml.")
 @click.option("--training-log", "training_logs", type=LOG, multiple=True, metavar="FILE", help="Log of a training: Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars), Lightning (metrics.csv). Several logs (one per start) are joined by time. Options override the log and fill its gaps.")
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="For any other log: Python's regular expressions with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print the setting to copy into your program.")
+@click.option("--for", "tool", type=click.Choice([*PROGRAMS]), metavar="PROGRAM", help=f"Print what to paste into {', '.join(PROGRAMS)}.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Also write the calculator, a page filled with --study, --costs or --training-log.")
 @click.option("--explain", is_flag=True, help="Also print all notes, and split each loss into saves, lost work and restarts.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one row per strategy, with the keys of --json.")
@@ -142,6 +149,8 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     forms = {"--save-steps": save_steps, "--explain": explain and not save_steps, "--csv": as_csv, "--json": as_json}
     if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(given)}: give one of them")
+    if options["tool"] is not None and (as_csv or as_json):
+        raise click.UsageError(f"--for and {'--csv' if as_csv else '--json'}: give one of them")
     parsed = Options(**options)
     if not parsed.is_of_tables:
         parsed = parsed.with_gpus_of_log()

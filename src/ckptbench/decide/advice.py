@@ -27,6 +27,7 @@ from ckptbench.matrix.plugin_spec import natural
 from ckptbench.matrix.registry import FORMAT_LABELS, STRATEGIES
 
 if TYPE_CHECKING:
+    from ckptbench.decide.costs import Notice
     from ckptbench.decide.limit import Limit
 
 Floats = NDArray[np.float64]
@@ -128,7 +129,14 @@ class _Case:
 
     @classmethod
     def of(
-        cls, row: Row, rate: FailureRate, gpus: int, choices: DecisionSection, limit: Limit | None
+        cls,
+        row: Row,
+        rate: FailureRate,
+        gpus: int,
+        choices: DecisionSection,
+        *,
+        limit: Limit | None,
+        notice: Notice | None,
     ) -> _Case:
         row = projected(row, gpus)
         slower, saving = sampling.slower(row), sampling.saving(row)
@@ -137,6 +145,8 @@ class _Case:
             sampling.recovering(row, gpus, choices),
             sampling.global_tier(row, gpus),
         )
+        if notice is not None:
+            recovering = notice.before(recovering, step_s)
         failures_per_s = sampling.failures_per_s(rate, gpus)
         return cls(
             row=row,
@@ -209,12 +219,15 @@ def advice(
     rates: Iterable[FailureRate],
     choices: DecisionSection,
     limit: Limit | None = None,
+    notice: Notice | None = None,
 ) -> pd.DataFrame:
-    """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen. `limit` is that of a job."""
+    """From the table `decision_costs`: for each rate, at the measured number of ranks and at those that were chosen. `limit` is that of a job, and `notice` comes before failures."""
     return ADVICE.rows(
         {**case.key, **_advice(case, *today), **winning}
         for rate in rates
-        for cases in _together(costs, rate, choices, lambda ranks: choices.gpus, limit)
+        for cases in _together(
+            costs, rate, choices, lambda ranks: choices.gpus, limit=limit, notice=notice
+        )
         for case, winning, today in zip(cases, _winning(cases), _against(cases), strict=True)
     )
 
@@ -251,13 +264,18 @@ def _together(
     rate: FailureRate,
     choices: DecisionSection,
     numbers: Any,
+    *,
     limit: Limit | None = None,
+    notice: Notice | None = None,
 ) -> Iterator[list[_Case]]:
     """The cases of one system and number of GPUs, which are compared with one another."""
     for system, rows in groups(costs, SYSTEM) if len(costs) else ():
         ranks = int(system["ranks"])
         for gpus in (ranks, *(number for number in numbers(ranks) if number > ranks)):
-            yield [_Case.of(row, rate, gpus, choices, limit) for row in records(rows)]
+            yield [
+                _Case.of(row, rate, gpus, choices, limit=limit, notice=notice)
+                for row in records(rows)
+            ]
 
 
 def _winning(cases: Sequence[_Case]) -> list[Row]:

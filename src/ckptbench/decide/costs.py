@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,6 +47,33 @@ class Recovering:
     """The part of all failures that survivors go on from by themselves, without a version."""
     pause_s: Floats = 0.0
     """What such a failure costs: regrouping, steps done again, slower steps until a new rank has come."""
+    announced: Floats = 0.0
+    """The part of all failures that a warning comes before. `survived` is a part of the others."""
+    notice_s: Floats = 0.0
+    """From the end of the step in which it comes until the failure."""
+
+    def in_time(self, needs_s: Floats) -> Floats:
+        """The part of all failures that lose no work, where a save takes so long until it is durable."""
+        return formulas.in_time(self.announced, self.notice_s, needs_s)
+
+    def losing(self, needs_s: Floats) -> Floats:
+        """The part that leads back to a version of before."""
+        return (1 - self.in_time(needs_s)) * (1 - self.survived)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A warning before failures, as spot machines give one."""
+
+    seconds: float
+    """From it to the failure."""
+    announced: float
+    """The part of all failures before which it comes."""
+
+    def before(self, recovering: Recovering, step_s: Floats) -> Recovering:
+        """The same where it comes. A step ends first."""
+        notice_s = np.maximum(self.seconds - step_s, 0.0)
+        return replace(recovering, announced=self.announced, notice_s=notice_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ failure are not at risk either, and what is left is the *time at risk*. (A count
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,9 @@ WILLED = ("CANCELLED", "COMPLETED", "RESIZING", "STOPPED", "SUSPENDED")
 OUTSIDE = "it is not between `from` and `to`: remove the line, or correct them"
 
 
+PREEMPTIONS = re.compile(r"[\d,]+ PREEMPTED")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndsOfJobs:
     """Ends that strike a job as often whatever its GPUs: preemptions and time limits."""
@@ -53,6 +57,16 @@ class EndsOfJobs:
         `formulas.of_jobs` derives it.
         """
         return float(formulas.of_jobs(gpus, self.gpus, self.number, self.of))
+
+    def announced(self, gpus: int) -> float | None:
+        """The part of all ends of jobs of so many GPUs that are preemptions, which a scheduler announces. None where time limits are among `number`."""
+        if not PREEMPTIONS.fullmatch(self.named):
+            return None
+        grown = gpus / self.gpus
+        others = (self.of - self.number) * (
+            1.0 if 1 / formulas.LIKE < grown < formulas.LIKE else grown
+        )
+        return self.number / (self.number + others)
 
     def said(self, gpus: int) -> str:
         """A sentence on that factor."""

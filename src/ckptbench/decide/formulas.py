@@ -33,6 +33,20 @@ interval for restart dumps", equation 20. It is written here so that no part ove
 **Two levels.** Of `every` versions one also goes to a second level, which alone is left after the part `needed` of the failures. The periods are taken to
 be of the same, mean length, and what the lag of the second level adds to a failure as the same wherever in the cycle it strikes: it should be short
 beside the time between failures. `two_levels` has the derivation.
+
+**Announced failures** come at the rate α, each long enough after a warning. At the warning training stops and saves, which takes D, and goes on from there after a recovery.
+Where a failure without a warning strikes in that save, work is lost all the same. So in the time that training runs, it loses work at the rate
+σ = λf + α (1 - e^(-λf D)) and is saved at the rate β = α e^(-λf D), with μ = σ + β. With recoveries and with saves at warnings, a second of that time takes
+K = 1 + μR + α (1 - e^(-λf D)) / λf seconds. Let v(x) be the time from a save at x of a period until the version at its end is durable, at L + g. A failure before that leads back to x, or
+by a save at p to v(p). Weighed by when it comes,
+
+    v(x) = K ∫ e^(-μ(p-x)) dp + σ v(x) ∫ e^(-μ(p-x)) dp + β ∫ e^(-μ(p-x)) v(p) dp + c e^(-μ(L+g-x)),    p from x to L + g.
+
+Multiplied by e^(-μx) and derived, v'(x) = -μ K e^(-μx) / (β e^(-μx) + σ e^(-μ(L+g))). A period takes v(0) - v(L), so that
+
+    goodput = I β / (K ln((β e^(μ(L+g)) + σ) / (β e^(μg) + σ))).
+
+For β = 0 this is the formula of one level above, and for σ = 0 it is I / (K L). With survivors or two levels, goodput is taken to be as many times that of sudden failures as here.
 """
 
 from __future__ import annotations
@@ -71,6 +85,17 @@ def decay(x: Floats) -> Floats:
     """(1 - e^-x) / x, and 1 for 0, of an x that is not below 0."""
     above = np.where(x > 0, x, 1.0)
     return np.where(x > 0, -np.expm1(-above) / above, 1.0)
+
+
+def log_part(x: Floats) -> Floats:
+    """ln(1 + x) / x, and 1 for 0, of an x that is not below 0."""
+    above = np.where(x > 0, x, 1.0)
+    return np.where(x > 0, np.log1p(above) / above, 1.0)
+
+
+def in_time(announced: Floats, notice_s: Floats, needs_s: Floats) -> Floats:
+    """The part of all failures whose warning comes long enough before them for a save that takes so long."""
+    return np.where(needs_s <= notice_s, announced, 0.0)
 
 
 def kept_by_limit(seconds: Floats, striking: Floats, limit_s: Floats) -> Floats:
@@ -127,6 +152,32 @@ def recovering(failures_per_s: Floats, survived: Floats, down_s: Floats) -> Floa
     return 1 + (1 - survived) * np.expm1(np.minimum(failures_per_s * down_s, LARGEST))
 
 
+def kept_by_warnings(striking: Floats, announced_per_s: Floats, save_s: Floats) -> Floats:
+    """β: how often a warning comes whose save no failure strikes."""
+    return announced_per_s * np.exp(np.minimum(-striking * save_s, 0.0))
+
+
+def running_s(losing: Floats, saved: Floats, period_s: Floats, lag_s: Floats) -> Floats:
+    """How long training runs for each period of work that stays: ln(...) / β, from σ, β, L and g."""
+    some = np.maximum(losing, 1e-300)
+    every = some + saved
+    lag = np.maximum(np.minimum(every * lag_s, LARGEST), -LARGEST)
+    grown = np.expm1(np.minimum(every * period_s, LARGEST)) / (saved + some * np.exp(-lag))
+    beyond = np.maximum(every * period_s - LARGEST, 0.0)
+    grows = saved * grown > 1  # by 1 / β for each of them
+    return grown * log_part(saved * grown) + np.where(grows, beyond, 0.0) / np.where(grows, saved, 1.0)  # fmt: skip
+
+
+def with_warnings(
+    striking: Floats, surviving: Floats, announced_per_s: Floats, down_s: Floats, save_s: Floats
+) -> Floats:
+    """K: by how much saves at warnings, and recoveries, lengthen the time that training runs. `surviving` failures lengthen recoveries."""
+    restarting = striking + announced_per_s
+    every = np.maximum(restarting + surviving, 1e-300)
+    recoveries = restarting / every * np.expm1(np.minimum(every * down_s, LARGEST))
+    return 1 + recoveries + announced_per_s * save_s * decay(striking * save_s)
+
+
 def goodput(
     interval_s: Floats,
     failures_per_s: Floats,
@@ -142,12 +193,14 @@ def goodput(
     global_durable_s: Floats,
     global_slowdown_s: Floats,
     global_down_s: Floats,
+    announced: Floats,
 ) -> Floats:
-    """The useful part of the time, from 0 to 1. `survived` is the part of all failures that only pause training.
+    """The useful part of the time, from 0 to 1. `announced` is the part of all failures that lose no work, as a save is durable before them, and `survived` the part of the others that only pause training.
 
-    With one level `every` is 1 and all that follows it 0. A save to both levels pays for both.
+    With one level `every` is 1 and all that follows it up to `global_down_s` 0. A save to both levels pays for both.
     """
-    striking = failures_per_s * (1 - survived)
+    sudden = failures_per_s * (1 - announced)
+    striking = sudden * (1 - survived)
     local_period_s = period_s(interval_s, stall_s, durable_s, slowdown_s)
     both_stall_s = stall_s + global_stall_s
     both_durable_s = np.maximum(durable_s, global_durable_s)
@@ -155,16 +208,33 @@ def goodput(
         interval_s, both_stall_s, both_durable_s, slowdown_s + global_slowdown_s
     )
     mean_s = local_period_s + (both_period_s - local_period_s) / every
-    stretched_s = segment(striking, failures_per_s * survived, pause_s) * mean_s
+    stretched_s = segment(striking, sudden * survived, pause_s) * mean_s
     local_s = stretched_s - local_period_s + interval_s + durable_s
     global_s = stretched_s - both_period_s + interval_s + both_durable_s
-    from_local = recovering(failures_per_s, survived, down_s)
-    from_global = recovering(failures_per_s, survived, global_down_s)
+    from_local = recovering(sudden, survived, down_s)
+    from_global = recovering(sudden, survived, global_down_s)
     back = two_levels(
         striking, stretched_s, every, needed, local_s, from_local, global_s, from_global
     )
     useful = interval_s / stretched_s / decay(striking * stretched_s) * back
-    return np.minimum(useful, 1.0)  # rounding may make it more
+    warned = failures_per_s * announced
+    saved = kept_by_warnings(striking, warned, both_durable_s)
+    losing = striking * stretched_s / mean_s
+    still_losing = losing + warned - saved
+    local_lag_s = local_s - stretched_s
+    global_lag_s = global_s - stretched_s
+    cycle_s = every * mean_s
+    near = with_warnings(striking, sudden * survived, warned, down_s, both_durable_s)
+    far = with_warnings(striking, sudden * survived, warned, global_down_s, both_durable_s)
+    most = np.maximum(near, far)
+    without_s = (1 - needed) * every * (from_local / most) * running_s(
+        losing, 0.0, mean_s, local_lag_s
+    ) + needed * (from_global / most) * running_s(losing, 0.0, cycle_s, global_lag_s)
+    with_s = (1 - needed) * every * (near / most) * running_s(
+        still_losing, saved, mean_s, local_lag_s
+    ) + needed * (far / most) * running_s(still_losing, saved, cycle_s, global_lag_s)
+    part = np.where(announced > 0, without_s / with_s, 1.0)
+    return np.minimum(useful * part, 1.0)  # rounding may make it more
 
 
 def restarts_alone(
@@ -174,12 +244,17 @@ def restarts_alone(
     pause_s: Floats,
     needed: Floats,
     global_down_s: Floats,
+    announced: Floats,
+    save_s: Floats,
 ) -> Floats:
-    """The goodput of which only failures take something, and no save or lost work: the limit of short intervals and free saves."""
-    striking = failures_per_s * (1 - survived)
-    stretched = segment(striking, failures_per_s * survived, pause_s)
-    from_local = (1 - needed) * recovering(failures_per_s, survived, down_s)
-    from_global = needed * recovering(failures_per_s, survived, global_down_s)
+    """The goodput of which only failures take something, with saves at their warnings, and no other save or lost work: the limit of short intervals and free saves."""
+    sudden = failures_per_s * (1 - announced)
+    striking = sudden * (1 - survived)
+    surviving = sudden * survived
+    warned = failures_per_s * announced
+    stretched = segment(striking, surviving, pause_s)
+    from_local = (1 - needed) * with_warnings(striking, surviving, warned, down_s, save_s)
+    from_global = needed * with_warnings(striking, surviving, warned, global_down_s, save_s)
     return 1 / (stretched * (from_local + from_global))
 
 

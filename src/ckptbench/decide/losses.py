@@ -22,6 +22,7 @@ class Losses:
     lost_work: float
     """Done since the version from which training goes on, with the saves in it."""
     restarts: float
+    """With saves at the warnings before them."""
     at_limit: float = 0.0
     """By the ends of jobs at their time limit: work and restarts."""
     exactly: float | None = None
@@ -46,7 +47,7 @@ class Losses:
             longer_s = np.maximum(global_tier.saving.durable_s - period_s, 0.0)
             period_s = period_s + longer_s / global_tier.every
         saves = useful * (slower * period_s / interval_s - 1)
-        restarts = 1 - restarts_alone(recovering, failures_per_s, global_tier)
+        restarts = 1 - restarts_alone(saving, recovering, failures_per_s, global_tier)
         lost_work = np.maximum(1 - useful - saves - restarts, 0.0)
         limited = goodput(interval_s, saving, recovering, failures_per_s, global_tier, limit=limit)
         parts = (saves, lost_work, restarts, useful - limited / slower)

@@ -38,6 +38,7 @@ def goodput(
             interval_s, failures_per_s, saving.stall_s, saving.durable_s, saving.slowdown_s,
             recovering.down_s, recovering.survived, recovering.pause_s,
             second.every, second.needed, second.saving.stall_s, second.saving.durable_s, second.saving.slowdown_s, second.down_s,
+            recovering.in_time(needs_s(saving, global_tier)),
         )
     )  # fmt: skip
     if limit is None:
@@ -82,15 +83,26 @@ def by_phase(
 
 
 def restarts_alone(
-    recovering: Recovering, failures_per_s: Floats, global_tier: GlobalTier | None = None
+    saving: Saving,
+    recovering: Recovering,
+    failures_per_s: Floats,
+    global_tier: GlobalTier | None = None,
 ) -> NDArray[np.float64]:
-    """The useful part of the time if nothing but recoveries took any."""
+    """The useful part of the time if nothing but recoveries, and saves at the warnings before failures, took any."""
     second = ONE_LEVEL if global_tier is None else global_tier
+    save_s = needs_s(saving, global_tier)
     return np.asarray(
         formulas.restarts_alone(
-            failures_per_s, recovering.down_s, recovering.survived, recovering.pause_s, second.needed, second.down_s
+            failures_per_s, recovering.down_s, recovering.survived, recovering.pause_s, second.needed, second.down_s,
+            recovering.in_time(save_s), save_s,
         )
     )  # fmt: skip
+
+
+def needs_s(saving: Saving, global_tier: GlobalTier | None = None) -> Floats:
+    """How long a save at a warning takes until it is durable at all levels."""
+    second = ONE_LEVEL if global_tier is None else global_tier
+    return np.maximum(saving.durable_s, second.saving.durable_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +153,12 @@ def best(
         )
         return np.asarray(useful / slower)
 
-    last = np.asarray(_last(recovering, failures_per_s, step_s))
+    losing = recovering.losing(needs_s(saving, global_tier))
+    last = np.asarray(_last(losing, failures_per_s, step_s))
     last = np.broadcast_to(last, of(last).shape)
     steps = _highest(of, last)
     highest = of(steps)
-    restarts = restarts_alone(recovering, failures_per_s, global_tier) / slower
+    restarts = restarts_alone(saving, recovering, failures_per_s, global_tier) / slower
     if limit is not None:
         restarts = limit.restarts_alone(restarts, recovering, failures_per_s)
     enough = np.broadcast_to(formulas.fine_goodput(highest, restarts), last.shape)
@@ -182,9 +195,9 @@ def rounded(steps: int, fine: tuple[float, float], multiple_of: int | None = Non
 Function = Callable[[Steps], NDArray[np.float64]]
 
 
-def _last(recovering: Recovering, failures_per_s: Floats, step_s: Floats) -> Steps:
-    """Steps of the longest interval that is tried. Where no failure ends training, the longer the better: all failures count."""
-    ending = np.where(np.asarray(recovering.survived) < 1, 1 - np.asarray(recovering.survived), 1.0)
+def _last(losing: Floats, failures_per_s: Floats, step_s: Floats) -> Steps:
+    """Steps of the longest interval that is tried. Where no failure loses work, the longer the better: all failures count. `losing` is the part that does."""
+    ending = np.where(np.asarray(losing) > 0, np.asarray(losing), 1.0)
     steps = np.floor(LONGEST / (failures_per_s * ending) / step_s)
     return np.asarray(np.clip(steps, 1.0, MOST_STEPS))
 

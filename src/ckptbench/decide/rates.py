@@ -57,6 +57,8 @@ class FailureRate:
     failures: int | None = None
     """That were counted; None where only a mean is known."""
     log: FailureCount | None = None
+    announced: float | None = None
+    """The part of all failures that are preemptions, where a log counts these. None where nothing says it."""
 
     def mean_hours(self, gpus: int) -> float:
         """Mean hours between failures of this many GPUs."""
@@ -67,6 +69,7 @@ class FailureRate:
         if self.log is None or self.log.of_jobs is None:
             return self
         ends = self.log.of_jobs
+        announced = ends.announced(gpus)
         factor = ends.factor(gpus)
         said = (ends.said(gpus),) if factor != 1 else ()
         return replace(
@@ -76,6 +79,7 @@ class FailureRate:
             hi=self.hi * factor,
             seen=Interval(self.seen.lo * factor, self.seen.hi * factor),
             log=replace(self.log, doubts=(*said, *self.log.doubts), of_jobs=None),
+            announced=announced,
         )
 
     @property

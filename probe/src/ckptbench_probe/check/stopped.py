@@ -15,6 +15,7 @@ from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.signals import LAUNCHER, Signalled
 from ckptbench_probe.check.states import ranks
 from ckptbench_probe.check.stopping import STANDS, STOPPED
+from ckptbench_probe.programs import signal_s
 from ckptbench_probe.reading import Event, traces
 from ckptbench_probe.words import counted, duration
 
@@ -25,8 +26,6 @@ EXIT_CODES = {
     verdict: code
     for code, verdict in enumerate((SAVES, TORN, CANNOT_TELL, NO_SAVE, TOO_LATE, IGNORES, HANGS))
 }
-MARGIN_S, ROUND_S = 30.0, 10
-"""Slurm is to send the signal twice as long before the end as the stop took, and `MARGIN_S` more, rounded up."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ def _more(stop: Stop, signalled: Signalled, stopped: list[Rank]) -> Iterator[str
 
 
 def _paste(stop: Stop, needed_s: float) -> str:
-    seconds = math.ceil((2 * needed_s + MARGIN_S) / ROUND_S) * ROUND_S
+    seconds = signal_s(needed_s)
     batch = "B:" if stop.to == LAUNCHER else ""
     return f"#SBATCH --signal={batch}{stop.signal[3:]}@{seconds}"
 

@@ -8,10 +8,9 @@ from typing import Self
 
 from ckptbench.decide.costs import Saving
 from ckptbench.decide.limit import Limit
+from ckptbench.report.answer.programs import signal_s
 from ckptbench.report.answer.quantities import Quantity
 
-MARGIN_S, ROUND_S = 30.0, 10
-"""The signal is sent twice as long before the limit as a stop takes, and `MARGIN_S` more, rounded up. `ckptbench_probe.check.stopped` has the same."""
 TORCHRUN_S = 30.0
 """So long after it got SIGTERM, torchrun of PyTorch 2.13 sends SIGKILL to its ranks, if `--shutdown-timeout` says nothing else."""
 LATE = "kills its ranks 30 s after a SIGTERM: start them by srun without it, or give it --shutdown-timeout {seconds} (PyTorch 2.13)"
@@ -33,7 +32,7 @@ class AtLimit:
     @property
     def signal_s(self) -> int:
         """So long before the limit the signal is to come."""
-        return math.ceil((2 * self.stop_s + MARGIN_S) / ROUND_S) * ROUND_S
+        return signal_s(self.stop_s)
 
     @property
     def is_late_by_torchrun(self) -> bool:
@@ -43,13 +42,13 @@ class AtLimit:
     @classmethod
     def of(cls, limit: Limit, saving: Saving, best: tuple[float, float], *, down_s: float, step_s: float, loses: Quantity) -> Self:  # fmt: skip
         """From the best intervals in seconds without and with a save at a signal."""
-        best_s, signal_s = best
+        best_s, saved_s = best
         needs_s = float(saving.durable_s)
         lost_s = best_s + needs_s - float(saving.period_s(best_s)) / 2
-        is_needed = signal_s + needs_s <= limit.seconds - down_s
+        is_needed = saved_s + needs_s <= limit.seconds - down_s
         return cls(
             lost_s=lost_s,
             stop_s=needs_s + step_s,
-            interval_s=signal_s if is_needed else math.inf,
+            interval_s=saved_s if is_needed else math.inf,
             loses=loses,
         )

@@ -43,6 +43,15 @@ class Choice:
     """What the time is lost to."""
     at_limit: AtLimit | None = None
     """None without a time limit."""
+    saved_s: float = 0.0
+    """How long a save takes until it is durable at all levels."""
+    bytes: float | None = None
+    """Of a checkpoint, where that is known."""
+
+    @property
+    def stop_s(self) -> float:
+        """How long a save at a signal takes: a step ends first."""
+        return self.saved_s + self.interval_s.value / self.steps.value
 
     @property
     def shown_name(self) -> str:

@@ -16,6 +16,8 @@ const FIELDS = {
   survived: { read: readPercent, optional: true },
   pause: { read: readTime, optional: true },
   limit: { read: readTime, optional: true },
+  warning: { read: readTime, optional: true },
+  announced: { read: readPercent, optional: true },
   "gpu-hour-price": { read: readPrice, optional: true },
 };
 const OF_EXAMPLE = "example";
@@ -96,6 +98,7 @@ function numbersOf(asked, origin) {
     if (text === "" && optional) return [name, null];
     return [name, attempt(name, () => read(text))];
   }));
+  if (values.warning !== null && values.announced === null && !wrong.has("announced")) wrong.set("announced", "Enter the part of the failures that the warning comes before");
   const rate = rateOf(asked.texts.get("rate"));
   if (rate === undefined && values.mtbf === null && !wrong.has("mtbf")) wrong.set("mtbf", "Enter the time between two failures of the job, or choose a rate");
   const strategies = asked.strategies.map((each, place) => attempt(`strategy-${place}`, () => {
@@ -162,7 +165,7 @@ function casesOf({ values, rate, origin }, strategy) {
     stepS: values.step * (known?.slower ?? 1),
     slower: (origin.slower ?? 1) * (known?.slower ?? 1),
     saving: { stallS, durableS: Math.max(durableS, stallS), slowdownS },
-    recovering: { downS, survived, pauseS: (values.pause ?? known?.pause ?? 0) + missing },
+    recovering: { downS, survived, pauseS: (values.pause ?? known?.pause ?? 0) + missing, announced: values.announced ?? 0, noticeS: Math.max((values.warning ?? 0) - values.step * (known?.slower ?? 1), 0) },
     globalTier: known?.every > 1 ? { every: known.every, needed, durableS: globalS, downS } : { every: 1, needed: 0, durableS: 0, downS: 0 },
     limitS: limitOf(values, downS, origin.training_steps),
   };

@@ -42,7 +42,7 @@ async function fillFrom(file) {
   const said = byId("file-said");
   try {
     const text = await file.text();
-    const others = ownOf().texts.filter(([name, each]) => ["mtbf", "rate", "limit", "gpu-hour-price"].includes(name) && each !== "");
+    const others = ownOf().texts.filter(([name, each]) => ["mtbf", "rate", "limit", "warning", "announced", "gpu-hour-price"].includes(name) && each !== "");
     const readers = { yaml: casesOfCosts, yml: casesOfCosts, json: casesOfState };
     const read = readers[file.name.split(".").at(-1).toLowerCase()];
     if (read === undefined) throw new Wrong("is not read here");

@@ -22,6 +22,8 @@ function makeFields() {
   }
   byId("gpu-hour-price").placeholder = "optional, as $2.5";
   byId("limit").placeholder = "optional, as 24h";
+  byId("warning").placeholder = "optional, as 2min";
+  byId("announced").placeholder = "as 80%";
   listCases();
   byId("from").onchange = ({ target }) => begin(start.cases[target.value], []);
   byId("rate").append(new Option("I enter it:", ""), ...USUAL.map((time) => new Option(`every ${time}`, time)), ...start.rates.map(({ name, title }) => new Option(title, name)));

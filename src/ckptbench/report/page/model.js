@@ -8,9 +8,15 @@ function usefulAt(one, steps) {
   const { saving, recovering, globalTier } = one;
   return limitedAt(one, steps, formulas.goodput(
     steps * one.stepS, one.failuresPerS, saving.stallS, saving.durableS, saving.slowdownS, recovering.downS, recovering.survived, recovering.pauseS,
-    globalTier.every, globalTier.needed, 0, globalTier.durableS, 0, globalTier.downS,
+    globalTier.every, globalTier.needed, 0, globalTier.durableS, 0, globalTier.downS, inTime(one),
   ) / one.slower);
 }
+
+/** How long a save at a warning takes until it is durable at all levels. */
+const needsS = ({ saving, globalTier }) => Math.max(saving.durableS, globalTier.durableS);
+
+/** The part of all failures that lose no work. */
+const inTime = (one) => formulas.in_time(one.recovering.announced, one.recovering.noticeS, needsS(one));
 
 /** With the time limit of a job, after which the versions of the second level alone are left, if there is one: as src/ckptbench/decide/costs.py has it. */
 function limitedAt({ stepS, failuresPerS, saving: { stallS, durableS, slowdownS }, recovering: { downS, survived }, globalTier, limitS = null, since = 0.5 }, steps, useful) {
@@ -54,8 +60,9 @@ function best(one) {
 }
 
 /** The goodput that is left where nothing but recoveries takes time. */
-function restartsAlone({ failuresPerS, recovering, globalTier, slower, limitS = null }) {
-  const useful = formulas.restarts_alone(failuresPerS, recovering.downS, recovering.survived, recovering.pauseS, globalTier.needed, globalTier.downS) / slower;
+function restartsAlone(one) {
+  const { failuresPerS, recovering, globalTier, slower, limitS = null } = one;
+  const useful = formulas.restarts_alone(failuresPerS, recovering.downS, recovering.survived, recovering.pauseS, globalTier.needed, globalTier.downS, inTime(one), needsS(one)) / slower;
   return limitS === null ? useful : useful * formulas.kept_by_limit(Math.max(limitS - recovering.downS, 0), failuresPerS * (1 - recovering.survived), limitS);
 }
 
@@ -68,8 +75,9 @@ function fine(one, found) {
 }
 
 /** Steps of the longest interval that is tried. */
-function longest({ recovering: { survived }, failuresPerS, stepS }) {
-  const steps = Math.floor(start.longest / (failuresPerS * (survived < 1 ? 1 - survived : 1)) / stepS);
+function longest(one) {
+  const losing = (1 - inTime(one)) * (1 - one.recovering.survived);
+  const steps = Math.floor(start.longest / (one.failuresPerS * (losing > 0 ? losing : 1)) / one.stepS);
   return Math.min(Math.max(steps, 1), start.most_steps);
 }
 

@@ -43,7 +43,7 @@ function showAnswer(numbers) {
   const [known, words_] = standing(numbers);
   byId("known").dataset.known = known;
   byId("known").textContent = kept(words_);
-  byId("sentence").textContent = kept(sentence(answered, lowest) + limitSaid(numbers, lowest) + moneyOf(answered, lowest, numbers.values));
+  byId("sentence").textContent = kept(sentence(answered, lowest) + limitSaid(numbers, lowest) + warningSaid(numbers, answered) + moneyOf(answered, lowest, numbers.values));
   const helps = isUseful(lowest);
   byId("save-steps").textContent = helps && !outlasts(lowest) ? setting(answered, lowest) : "";
   const steady = (value) => ({ value });

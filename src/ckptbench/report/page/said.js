@@ -44,6 +44,14 @@ function limitSaid({ values: { limit } }, { estimate: { limitS } }) {
   return limitS === null ? ` The training ends before the ${duration(limit)} limit.` : ` A job ends after ${duration(limit)}: what that loses is counted. A save at a signal before it loses less: ckptbench decide --limit says how much.`;
 }
 
+/** Whose saves fit into a warning before failures. */
+function warningSaid({ values: { warning, announced } }, { strategies }) {
+  if (warning === null) return "";
+  const [early, late] = [true, false].map((fits) => strategies.filter(({ estimate }) => (inTime(estimate) > 0) === fits).map(({ name }) => name));
+  const said = [early.length && `${listed(early)} saves in time`, late.length && `${listed(late)} is too late`].filter(Boolean);
+  return ` Of the failures ${percent({ value: announced, lo: NaN, hi: NaN })} are announced ${duration(warning)} before: ${said.join("; ")}.`;
+}
+
 function sentence({ bound, now, strategies }, lowest) {
   const { name, seconds, steps, lost: least, fine: { from, to } } = lowest;
   if (!isUseful(lowest)) return "Next to nothing gets done at any interval: failures come too fast for these costs.";

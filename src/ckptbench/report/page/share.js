@@ -7,7 +7,7 @@ const quoted = (text) => (SAFE.test(text) ? text : `'${text.replaceAll("'", "'\\
 /** The equal call of the command. Throws Wrong where its options cannot say this case. */
 function command(numbers) {
   const { values } = numbers;
-  const options = [...costsOf(numbers), ...failuresOf(numbers), ...["now", "limit", "gpu-hour-price"].filter((name) => values[name]).map((name) => [name, asked.texts.get(name)])];
+  const options = [...costsOf(numbers), ...failuresOf(numbers), ...["now", "limit", "gpu-hour-price", "warning"].filter((name) => values[name]).map((name) => [name, asked.texts.get(name)]), ...(values.warning ? [["announced", `${100 * values.announced}%`]] : [])];
   return `ckptbench decide ${options.map(([name, text]) => `--${name} ${quoted(text)}`).join(" ")}`;
 }
 
