@@ -32,7 +32,7 @@ _DONE = {
     CREATE: "{} is created", FOLDER: "{} is created", LINK: "the link {} is made", REMOVE: "{} is removed", SIZE: "{} is emptied", DATA: "{} is written",
 }  # fmt: skip
 _LOST = {
-    CREATE: "the new {} is lost", FOLDER: "the new folder {} is lost", LINK: "the new link {} is lost", REMOVE: "the removal of {} is undone", SIZE: "the new size of {} is lost",
+    CREATE: "the new {} is lost", FOLDER: "the new folder {} is lost", LINK: "the new link {} is lost", REMOVE: "the removal of {} is undone", SIZE: "that {} is emptied is lost",
 }  # fmt: skip
 
 
@@ -58,13 +58,13 @@ def cuts(found: Recorded, systems: tuple[str, ...], root: Path, window: tuple[in
 
 
 def _chosen(storage: Storage) -> Iterator[Left]:
-    """At the end of the save: all unforced data missing, or that of one kind of files, or the names too. Then with the data missing: after each rename, link, file that is emptied, pointer or commit record, and after the first and the last removal."""
+    """At the end of the save: all unforced data missing, or that of one kind of files, or the names too. Then with the data missing: after the last and the first removal, and after each rename, link, file that is emptied, pointer or commit record, the last ones first."""
     end = storage.end
     yield from _without_data(storage, end)
     yield Left(end, storage.forced_until(end))
     turns = [one for one in storage.changed if one.kind in (RENAME, LINK, SIZE) or (one.kind == CREATE and is_record(one.path))]  # fmt: skip
     removed = [one for one in storage.changed if one.kind == REMOVE]
-    for one in [*turns, *removed[:1], *removed[-1:]]:
+    for one in [*removed[-1:], *removed[:1], *reversed(turns)]:
         yield _all_missing(storage, Left(one.at, one.at))
 
 
@@ -131,6 +131,8 @@ def _said(change: Change, storage: Storage, words: dict[str, str]) -> str:
     if change.kind == RENAME:
         text = "the rename to {}" if words is _DONE else "the rename to {} is lost"
         return text.format(_shown(change.to, storage))
+    if change.kind == SIZE and change.offset:
+        words = {SIZE: "the size of {} is set" if words is _DONE else "the new size of {} is lost"}
     return words[change.kind].format(_shown(change.path, storage))
 
 

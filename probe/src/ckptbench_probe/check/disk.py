@@ -75,7 +75,7 @@ class Recorded:
     syncs: list[Sync] = field(default_factory=list)
     flushes: list[Flush] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
-    """The first look at, or creation of, each path whose name a check has made up."""
+    """The first look at each path whose name a check has made up."""
     end: int = 0
 
 
@@ -152,9 +152,6 @@ class Reader:
     def _on_open(self, call: Call) -> None:
         file = call.files[-1] if call.files else None
         if file is None or file.number != str(call.result) or not file.path.startswith("/"):
-            return
-        if file.path.startswith(self._marked) and "O_CREAT" in call.words:
-            self.found.marks.setdefault(os.path.basename(file.path), call.returned)
             return
         if re.match(r"/(dev|proc|sys)/", file.path):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ def _split(line: bytes, at: int) -> tuple[list[str], list[Text]]:
 
 
 def _plain(escaped: bytes) -> bytes:
-    return bytes.fromhex(escaped.replace(b"\\x", b"").decode())
+    return binascii.unhexlify(escaped.translate(None, b"\\x"))
 
 
 def _path(escaped: str) -> str:

@@ -113,7 +113,7 @@ class Storage:
         forced, every = [], []
         for one in self._data[inode]:
             if one.at > left.cut or (one.kind == SIZE and one.at > left.until):
-                continue
+                break  # what follows needs that size
             if one.kind == SIZE or self._is_forced(one, left):
                 forced.append(one)
                 every.append(one)

@@ -12,7 +12,7 @@ from ckptbench_probe.check import cuts, disk, file_calls, folders
 from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
 from ckptbench_probe.check.disk import Recorded
 from ckptbench_probe.check.kill import RECORDED, saves_begun
-from ckptbench_probe.check.killing import ENDED, RECORD, UPDATED
+from ckptbench_probe.check.killing import RECORD, UPDATED
 from ckptbench_probe.check.left import Left, Storage
 from ckptbench_probe.check.outcomes import (  # fmt: skip
     EXIT_CODES,
@@ -110,10 +110,10 @@ class _Check:
                 f"the training makes fewer than {self._save + 1} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
             )
         self._limit_s = self._own.limit_after(recorded)
-        update = saves_begun(recorded)[self._save - 1]
+        update, following = saves_begun(recorded)[self._save - 1 :][:2]
         reader = disk.Reader(self.log, str(recorded.folder))
-        window = reader.found.marks.get(f"{UPDATED}{update}"), reader.found.marks.get(ENDED)
-        if window[0] is None or window[1] is None:
+        window = [reader.found.marks.get(f"{UPDATED}{one}", 0) for one in (update, following)]
+        if not all(window):
             return cannot_tell("strace has not seen the ranks: start all of them on this machine")
         with self.log.open("rb") as log:
             unknown = disk.as_on_disk(reader.found, reader.names, self._place, log)
