@@ -112,11 +112,11 @@ def _all_missing(storage: Storage, left: Left) -> Left:
 
 
 def _named(key: Key, left: Left, storages: list[Storage]) -> Cut:
-    able = [one for one in storages if one.can_leave(left)]
-    storage = able[0]
+    storage = next(one for one in storages if one.key(left) == key)
     missing = [*_names_missing(storage, left), *_data_missing(storage, left)]
     what = ", ".join(missing) or "nothing is lost"
-    only = f" ({storage.system} only)" if len(able) < len(storages) else ""
+    # XFS can leave all that ext4 can.
+    only = f" ({XFS} only)" if storage.system == XFS and len(storages) > 1 else ""
     return Cut(f"{_moment(storage, left.cut)}: {what}{only}", storage, left, key)
 
 

@@ -92,6 +92,7 @@ class Reader:
         self._positions: dict[tuple[int, str], int] = {}
         self._by_sync: set[tuple[int, str]] = set()
         self._emptied: set[int] = set()
+        """Of these, each close counts as a flush: the first one may be that of a reader, as the probe."""
         self._mapped: dict[int, int] = {}
         """By the address."""
         self._folders: dict[str, str] = {}
@@ -213,9 +214,8 @@ class Reader:
 
     def _on_close(self, call: Call) -> None:
         inode = self._open_file(call.files[0]) if call.files else None
-        if inode in self._emptied:
+        if inode is not None and inode in self._emptied:
             self.found.flushes.append(Flush(call.returned, inode, by_rename=False))
-            self._emptied.discard(inode)
 
     def _on_any_write(self, call: Call) -> None:
         if not call.files or call.result == 0:
@@ -246,10 +246,12 @@ class Reader:
         self._sizes[inode] = max(self._sizes[inode], offset + size)
 
     def _on_sendfile(self, call: Call) -> None:
-        self._copy(call, *reversed(call.files[:2]), offsets=_offsets(call.words, from_first=False))
+        target, source = call.files[:2]
+        self._copy(call, source, target, _offsets(call.words, from_first=False))
 
     def _on_copy_file_range(self, call: Call) -> None:
-        self._copy(call, *call.files[:2], offsets=_offsets(call.words, from_first=True))
+        source, target = call.files[:2]
+        self._copy(call, source, target, _offsets(call.words, from_first=True))
 
     def _copy(self, call: Call, source: File, target: File, offsets: tuple[int, int]) -> None:
         inode, size = self._open_file(target), call.result

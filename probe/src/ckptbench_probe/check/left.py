@@ -139,10 +139,6 @@ class Storage:
                 found[path] = sum(one.size for one in every) - sum(one.size for one in forced)
         return found
 
-    def can_leave(self, left: Left) -> bool:
-        """Whether no data that is missing there is forced."""
-        return set(left.lost) <= {self.inode(path, left.until) for path in self.unforced(left)}
-
     def inode(self, path: str, until: int) -> int:
         return self.names(until)[path].inode
 
