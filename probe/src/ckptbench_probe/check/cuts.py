@@ -75,7 +75,7 @@ def _without_data(storage: Storage, at: int) -> Iterator[Left]:
     records = [path for path in files if is_record(path)]
     others = [path for path in files if path not in records]
     others.sort(key=lambda path: -files[path])
-    for path in [path for path in others if _has_middle(storage, path, left)][:1]:
+    for path in [path for path in others if files[path] > PAGE][:1]:
         yield _missing(storage, left, ZEROS, path)
     yield _missing(storage, left, EMPTY, *others[:1])
     yield _missing(storage, left, EMPTY, *others)
@@ -87,8 +87,8 @@ def _every(storage: Storage) -> Iterator[Left]:
     for at in reversed(moments):
         yield from _without_data(storage, at)
         left = Left(at, at)
-        for path in storage.unforced(left):
-            for how in (EMPTY, *((HALF, ZEROS) if _has_middle(storage, path, left) else ())):
+        for path, size in storage.unforced(left).items():
+            for how in (EMPTY, *((HALF, ZEROS) if size > PAGE else ())):
                 yield _missing(storage, left, how, path)
         yield left
         yield Left(at, storage.forced_until(at))
@@ -96,10 +96,6 @@ def _every(storage: Storage) -> Iterator[Left]:
     for until in moments:
         if until >= forced:
             yield _all_missing(storage, Left(storage.end, until))
-
-
-def _has_middle(storage: Storage, path: str, left: Left) -> bool:
-    return storage.unforced(left)[path] > PAGE
 
 
 def _missing(storage: Storage, left: Left, how: str, *paths: str) -> Left:

@@ -228,7 +228,8 @@ class Reader:
         if call.name in ("write", "writev"):
             offset = self._moved(key, size)
         else:
-            offset = _numbers(call.words)[-2 if call.name == "pwritev2" else -1]
+            has_flags = call.name == "pwritev2" and "RWF_" not in call.words
+            offset = _numbers(call.words)[-2 if has_flags else -1]
         self._put(call, file, offset, call.texts, size)
 
     def _moved(self, key: tuple[int, str], size: int) -> int:
@@ -246,12 +247,14 @@ class Reader:
         self._sizes[inode] = max(self._sizes[inode], offset + size)
 
     def _on_sendfile(self, call: Call) -> None:
-        target, source = call.files[:2]
-        self._copy(call, source, target, _offsets(call.words, from_first=False))
+        if len(call.files) == 2:  # else, to a socket
+            target, source = call.files
+            self._copy(call, source, target, _offsets(call.words, from_first=False))
 
     def _on_copy_file_range(self, call: Call) -> None:
-        source, target = call.files[:2]
-        self._copy(call, source, target, _offsets(call.words, from_first=True))
+        if len(call.files) == 2:
+            source, target = call.files
+            self._copy(call, source, target, _offsets(call.words, from_first=True))
 
     def _copy(self, call: Call, source: File, target: File, offsets: tuple[int, int]) -> None:
         inode, size = self._open_file(target), call.result

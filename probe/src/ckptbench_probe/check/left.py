@@ -157,8 +157,7 @@ class Storage:
             forced, every = self._changes(made.inode, left)
             how = left.lost.get(made.inode, "") if len(every) > len(forced) else ""
             own = forced if how == EMPTY else every
-            whole = tuple(one.at for one in (own if own != forced else forced))
-            found.append((path, made.inode, "" if how == EMPTY else how, whole))
+            found.append((path, made.inode, "" if how == EMPTY else how, *(one.at for one in own)))
         return tuple(found)
 
     def make(self, left: Left, at: Path, log: BinaryIO) -> None:
