@@ -22,11 +22,11 @@ from ckptbench_probe.check.disk import (  # fmt: skip
     XFS,
     Change,
     Flush,
-    Reader,
     Recorded,
     Sync,
     as_on_disk,
 )
+from ckptbench_probe.check.disk_reader import Reader
 from ckptbench_probe.check.left import EMPTY, HALF, ZEROS, Left, Storage
 
 PROGRAM = r"""
@@ -47,6 +47,9 @@ with open("a/b/wide", "wb", 0) as file:
     os.ftruncate(file.fileno(), 9001)
 shutil.copyfile("a/b/wide", "copied")
 shutil.copyfile(__file__, "program")
+with open(f"/dev/shm/ckptbench-{os.getpid()}", "w") as file:
+    file.write("in memory")
+shutil.move(file.name, "moved from memory")
 subprocess.run(["sh", "-c", "echo by a shell > shell; echo more >> shell"], check=True)
 with open("mapped", "wb+") as file:
     file.truncate(5000)

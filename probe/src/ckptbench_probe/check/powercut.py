@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe import syscalls
-from ckptbench_probe.check import cuts, disk, file_calls, folders
+from ckptbench_probe.check import cuts, file_calls, folders
 from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
-from ckptbench_probe.check.disk import Recorded
+from ckptbench_probe.check.disk import Recorded, as_on_disk
+from ckptbench_probe.check.disk_reader import Reader
 from ckptbench_probe.check.kill import RECORDED, saves_begun
 from ckptbench_probe.check.killing import RECORD, UPDATED
 from ckptbench_probe.check.left import Left, Storage
@@ -111,12 +112,12 @@ class _Check:
             )
         self._limit_s = self._own.limit_after(recorded)
         update, following = saves_begun(recorded)[self._save - 1 :][:2]
-        reader = disk.Reader(self.log, str(recorded.folder))
+        reader = Reader(self.log, str(recorded.folder))
         window = [reader.found.marks.get(f"{UPDATED}{one}", 0) for one in (update, following)]
         if not all(window):
             return cannot_tell("strace has not seen the ranks: start all of them on this machine")
         with self.log.open("rb") as log:
-            unknown = disk.as_on_disk(reader.found, reader.names, self._place, log)
+            unknown = as_on_disk(reader.found, reader.names, self._place, log)
         if unknown:
             return cannot_tell(unknown)
         return self._tried(recorded, reader.found, (window[0], window[1]), update, whole=whole)
