@@ -1,10 +1,11 @@
 """A small training that saves in one of several ways, and goes on from its newest checkpoint.
 
-python probe_kills.py FOLDER in-place | rename | remove-first | pointer-first | pointer-last
+python probe_kills.py FOLDER in-place | rename | synced | remove-first | pointer-first | pointer-last
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -51,11 +52,19 @@ class Training:
         }
         torch.save(state, path if self.how == "in-place" else partial)
         if partial.exists():
+            self.sync(partial)
             partial.replace(path)
+            self.sync(self.folder)
         if self.how == "pointer-last":
             self.point_to(name)
         for old in whole[: 1 - KEPT] if self.how != "remove-first" else ():
             old.unlink(missing_ok=True)
+
+    def sync(self, path: Path) -> None:
+        if self.how == "synced":
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
 
     def point_to(self, name: str) -> None:
         partial = self.folder / "latest.new"

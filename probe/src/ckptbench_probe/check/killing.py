@@ -28,6 +28,8 @@ NATIVE = ("torch.save", "safetensors")
 """Kinds of files that are written without Python's `open`."""
 ENDED = "ended-by-check"
 """File that the rank leaves which ends the training. Where all end after the same update, those of the others have their number behind it."""
+UPDATED = "updated-"
+"""Begin of the name of a file that is looked for after each update that is recorded, for strace to see. There is none."""
 _WRITES = os.O_WRONLY | os.O_RDWR
 _KINDS = {
     "open": WRITE, "os.rename": RENAME, "os.remove": REMOVE, "os.rmdir": REMOVE, "shutil.rmtree": REMOVE, "os.symlink": LINK, "os.link": LINK,
@@ -64,6 +66,8 @@ class Killer:
     def updated(self) -> None:
         """An update has ended, and with it what the save before it can still do."""
         self.settle()
+        if self._saves:
+            os.access(os.path.join(PROCESS.trace.folder, f"{UPDATED}{PROCESS.updates.done}"), os.F_OK)  # fmt: skip
         if PROCESS.updates.done >= self._until:
             self._kill(END, "")
 

@@ -67,7 +67,7 @@ def chosen(events: list[Event]) -> list[Point]:
 
 
 def _chosen(points: list[Point]) -> Iterator[Point]:
-    writes = [one for one in points if one.what == WRITE and not _is_record(one)]
+    writes = [one for one in points if one.what == WRITE and not is_record(one.path)]
     yield from [one for one in writes if one.how == BEGUN][:1]
     yield from [one for one in writes if one.how == HALF][:1]
     yield from [one for one in writes if one.how == BEFORE][1:2]
@@ -75,7 +75,7 @@ def _chosen(points: list[Point]) -> Iterator[Point]:
     yield from renames[:1]
     if renames:
         yield from [one for one in points if one.index > renames[-1].index and one.how == BEFORE][:1]  # fmt: skip
-    yield from [one for one in points if one.what == WRITE and _is_record(one) and one.how == BEGUN][-1:]  # fmt: skip
+    yield from [one for one in points if one.what == WRITE and is_record(one.path) and one.how == BEGUN][-1:]  # fmt: skip
     removals = [one for one in points if one.what == REMOVE]
     yield from removals[:1]
     yield from [one for one in removals if one.how == HALF][:1]
@@ -83,7 +83,7 @@ def _chosen(points: list[Point]) -> Iterator[Point]:
         yield from [one for one in points if one.index > removals[-1].index and one.how == BEFORE][:1]  # fmt: skip
 
 
-def _is_record(point: Point) -> bool:
+def is_record(path: str) -> bool:
     """Perhaps under a name that it has until it is whole, as `latest.tmp`."""
-    name = os.path.basename(point.path)
+    name = os.path.basename(path)
     return any(one in RECORDS or is_pointer(one) for one in (name, os.path.splitext(name)[0]))
