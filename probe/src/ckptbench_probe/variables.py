@@ -28,6 +28,8 @@ KILL_AT = "CKPTBENCH_PROBE_KILL_AT"
 the save does. `record 3`: the begin of the save after the third one."""
 FAIL_AT = "CKPTBENCH_PROBE_FAIL_AT"
 """How `check fail` refuses a save, the updates between which it does, and the saves before, as `full 6 8 2`."""
+PARTS = "CKPTBENCH_PROBE_PARTS"
+"""Whether `check resume` records of each tensor the part that a rank has, as `1`: another number of ranks is to resume."""
 DATA = "CKPTBENCH_PROBE_DATA"
 """Whether `check resume` records what the model is given, as `1`."""
 

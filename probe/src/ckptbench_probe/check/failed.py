@@ -21,6 +21,8 @@ EXIT_CODES = {
 }
 WORST = (TORN, LOSES, HANGS, STOPS, SILENT, CANNOT_TELL, SAFE)
 NAMES = {"full": "a full disk", "quota": "a quota", "unwritable": "an unwritable folder"}
+RANK = re.compile(r"^\[rank\d+\]: ?")
+"""What PyTorch puts before each line of an error."""
 ERROR = re.compile(r"^(\w+\.)*\w*(Error|Exception)\b")
 """The last line of what Python writes of an error."""
 TROUBLE = re.compile(
@@ -88,7 +90,7 @@ def message(run: Ended, undisturbed: Ended, kind: str) -> str:
 
 def _lines(run: Ended) -> list[str]:
     text = (run.folder / LOG).read_text(errors="replace")
-    return [line.strip() for line in text.split("\n")]
+    return [RANK.sub("", line).strip() for line in text.split("\n")]
 
 
 def judge(seen: Refused) -> Failure:
@@ -167,4 +169,5 @@ def _told(found: list[Failure]) -> Iterator[str]:
     for one in found:
         yield f"{NAMES[one.kind]}: {one.text}"
         if one.message:
-            yield f"its output says: {one.message}"
+            why = "" if os.strerror(ERRORS[one.kind]) in one.message else ", without the reason"
+            yield f"its output says{why}: {one.message}"
