@@ -107,4 +107,6 @@ class _Check(kill.Check):
         found = failed.judge(Refused(kind, self._save, older, run, refused(run.folder), resumed, message))  # fmt: skip
         if not run.at_update or found.verdict not in (failed.SAFE, failed.SILENT):
             return found
-        return failed.later(found, *tried(f"{kind}-{LATER}", end), self._save)
+        run, resumed = tried(f"{kind}-{LATER}", end)
+        message = failed.message(run, undisturbed, kind)
+        return failed.later(found, run, resumed, message, self._save)

@@ -28,6 +28,7 @@ ERROR = re.compile(r"^(\w+\.)*\w*(Error|Exception)\b")
 TROUBLE = re.compile(
     r"error|exception|fail|warn|could not|cannot|can't|unable|skip|denied|refus", re.IGNORECASE
 )
+NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 LONGEST = 200
 
 
@@ -78,14 +79,19 @@ class Refused:
 
 def message(run: Ended, undisturbed: Ended, kind: str) -> str:
     """The line that names the failure best, of those that the undisturbed run has not written."""
-    usual = set(_lines(undisturbed))
-    lines = [line for line in _lines(run) if line not in usual]
+    usual = {_bare(line) for line in _lines(undisturbed)}
+    lines = [line for line in _lines(run) if _bare(line) not in usual]
     reason = os.strerror(ERRORS[kind])
     for names in (lambda line: reason in line, ERROR.search, TROUBLE.search):
         found = next(filter(names, lines), "")
         if found:
             return found[:LONGEST]
     return ""
+
+
+def _bare(line: str) -> str:
+    """Without what differs from run to run, as times and numbers of processes."""
+    return NUMBER.sub("", line)
 
 
 def _lines(run: Ended) -> list[str]:
@@ -131,21 +137,24 @@ def _how(run: Ended) -> str:
     return f"training ends with exit code {run.code}" if run.code >= 0 else f"training ends by signal {-run.code}"  # fmt: skip
 
 
-def later(found: Failure, run: Ended, resumed: kill.Outcome, save: int) -> Failure:
-    """With the next save of a training that goes on."""
-    values = {**vars(found), "resumed_from": resumed.resumed_from}
-    if not run.at_update:
-        text = f"{found.text}, and save {save + 1}, which nothing refuses, is not reached: {_how(run)}"  # fmt: skip
-        values.update(verdict=HANGS if run.hung else STOPS, text=text, exit_code=run.code)
-    elif resumed.verdict != kill.SAFE:
-        text = f"{found.text}; save {save + 1}, which nothing refuses, leaves no whole checkpoint: {resumed.text}"  # fmt: skip
-        values.update(verdict=STOPS, text=text)
-    elif (resumed.resumed_from or 0) <= (found.resumed_from or 0):
-        text = f"{found.text}; save {save + 1}, which nothing refuses, is missing too: {resumed.text}"  # fmt: skip
-        values.update(verdict=STOPS, text=text)
+def later(
+    found: Failure, run: Ended, resumed: kill.Outcome, message: str, save: int
+) -> Failure:  # fmt: skip
+    """With the next save of a training that goes on, where the error of an asynchronous save may come."""
+    start, code = resumed.resumed_from or 0, None if run.at_update or run.hung else run.code
+    following = f"save {save + 1}, which nothing refuses,"
+    verdict = {kill.TORN: TORN, kill.LOSES: LOSES, kill.CANNOT_TELL: CANNOT_TELL}.get(resumed.verdict)  # fmt: skip
+    if verdict is not None:
+        text = f"{following} leaves no whole checkpoint: {resumed.text}"
+    elif not run.at_update:
+        verdict = HANGS if run.hung else SAFE if code else SILENT
+        text = f"at save {save + 1} {_how(run)}; {resumed.text}"
+    elif start <= (found.resumed_from or 0):
+        verdict, text = STOPS, f"{following} is missing too: {resumed.text}"
     else:
-        values["text"] = f"{found.text}; after save {save + 1}, {resumed.text}"
-    return Failure(**values)
+        verdict = SAFE if message else found.verdict
+        text = f"after save {save + 1}, {resumed.text}"
+    return Failure(found.kind, verdict, f"{found.text}; {text}", found.message or message, code, start)  # fmt: skip
 
 
 def verdict(found: list[Failure], save: int, update: int) -> Verdict:
