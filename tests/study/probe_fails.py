@@ -1,11 +1,12 @@
 """A small training of several ranks whose first one saves, and that takes an error of a save in the way that it is told.
 
-python probe_fails.py FOLDER waits | agrees, under torchrun. `waits`: the other ranks wait for a save that the first one has given up.
+python probe_fails.py FOLDER waits | agrees, under torchrun. `waits`: the other ranks wait for a file that the first one has given up.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -29,6 +30,8 @@ def main(folder: Path, how: str) -> None:
     while done < UPDATES:
         optimizer.zero_grad()
         model(torch.randn(4, 256)).pow(2).sum().backward()
+        for one in model.parameters():
+            distributed.all_reduce(one.grad)
         optimizer.step()
         done += 1
         if done % SAVE_EVERY == 0:
@@ -46,9 +49,11 @@ def saves(path: Path, state: dict[str, object], how: str) -> None:
             partial.replace(path)
         except (OSError, RuntimeError) as error:
             print(f"{path.name} was not saved: {type(error).__name__}: {error}")
-            if how == "waits":
-                return
-    distributed.barrier()
+    elif how == "waits":
+        while not path.exists():
+            time.sleep(0.02)
+    if how == "agrees":
+        distributed.barrier()
 
 
 if __name__ == "__main__":

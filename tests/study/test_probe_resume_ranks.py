@@ -31,7 +31,9 @@ def test_an_example_resumes_on_one_rank(name: str, tmp_path: Path) -> None:
     assert found.report["exit_code"] == 0, found.lines
     saved = 2 * example.save_every
     assert found.report["resumed_from"] in ({saved, example.save_every} if example.background else {saved})  # fmt: skip
-    assert found.lines[0].endswith(": 212 tensors of model and optimizer, gathered from their parts")
+    assert found.lines[0].endswith(
+        ": 212 tensors of model and optimizer, gathered from their parts"
+    )
 
 
 @pytest.mark.frameworks("pytorch")

@@ -63,7 +63,7 @@ def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]
         kinds = tuple(ERRORS) if options.kind == ALL else (options.kind,)
         verdict = _Check(own, options.save).made_as(kinds)
         found = troubles(own.folder)
-        if found and verdict.code == 0 or any("cannot be refused" in one for one in found):
+        if (found and verdict.code == 0) or any("cannot be refused" in one for one in found):
             verdict = cannot_tell(f"a part of the check is missing ({found[0]})")
     return own, verdict, {"save": options.save, **asdict(verdict)}
 
@@ -82,7 +82,8 @@ class _Check(kill.Check):
         self._limit_s = self._own.limit_after(undisturbed)
         saves = [0, *kill.saves_begun(undisturbed)]
         control = self._resumed(UNDISTURBED, undisturbed, UNDISTURBED)
-        if control.verdict != kill.SAFE:  # it was ended as a save began, which may remove older ones first
+        if control.verdict != kill.SAFE:
+            # It was ended as a save began, which may remove older ones first.
             before = self._run(CONTROL, " ".join(map(str, saves[self._save :][:2])))
             control = self._resumed(CONTROL, before, CONTROL)
         if control.verdict != kill.SAFE:

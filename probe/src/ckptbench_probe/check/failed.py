@@ -168,13 +168,13 @@ def verdict(found: list[Failure], save: int, update: int) -> Verdict:
         LOSES: f"LOSES ALL: {by} at {where}, leaves no checkpoint",
         HANGS: f"hangs: {by} at {where}, and the training stands still",
         STOPS: f"stops saving: {by} at {where}, and later saves are missing",
-        SILENT: f"silent: {by} at {where}, and nobody is told",
+        SILENT: f"silent: {by} at {where}, goes unnoticed",
         CANNOT_TELL: f"cannot tell: {counted(len(bad), 'refusal')} of {where}, could not be judged",
     }[worst]
-    return Verdict(worst, (first, *_told(found)), tuple(found))
+    return Verdict(worst, (first, *_details(found)), tuple(found))
 
 
-def _told(found: list[Failure]) -> Iterator[str]:
+def _details(found: list[Failure]) -> Iterator[str]:
     for one in found:
         yield f"{NAMES[one.kind]}: {one.text}"
         if one.message:

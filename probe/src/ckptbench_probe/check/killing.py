@@ -50,13 +50,14 @@ class Killer:
         self._half = ""
         """File that is to be half written, and is being written."""
         self._busy = False
-        told = os.environ.get(FAIL_AT)
-        self._refuser = Refuser(folder, told) if told else None
+        self._refuser: Refuser | None = None
 
     def watch(self) -> None:
         PROCESS.saves.begin = first(PROCESS.saves.begin, self._begins)  # type: ignore[method-assign]
         sys.addaudithook(harmless(self._hear))
         PROCESS.before_end.append(self.settle)
+        if os.environ.get(FAIL_AT):
+            self._refuser = Refuser(self._root, os.environ[FAIL_AT])
 
     def _begins(self, kind: str, path: str, *_: Any) -> None:
         if self._saves and self._inside(storage.place(path)):

@@ -43,18 +43,21 @@ REFUSE, LET = b"1", b"0"
 
 ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
 """The number of each, and that of its call `seccomp`."""
-WRITES = {
+WRITES: dict[str, dict[int, int]] = {
     "x86_64": {1: 2, 18: 2, 40: 3, 326: 4, 285: 3},
     "aarch64": {64: 2, 68: 2, 71: 3, 285: 4, 47: 3},
 }
 """write, pwrite64, sendfile, copy_file_range, fallocate: which argument is the number of bytes."""
 VECTORS = {"x86_64": (20, 296, 328), "aarch64": (66, 70, 287)}
 """writev, pwritev, pwritev2: the bytes lie in pieces."""
-TARGETS = {"x86_64": {40: 0, 326: 2}, "aarch64": {71: 0, 285: 2}}
+TARGETS: dict[str, dict[int, int]] = {"x86_64": {40: 0, 326: 2}, "aarch64": {71: 0, 285: 2}}
 """Which argument is the file, where it is not the first one."""
-OPENS = {"x86_64": {2: (None, 0, 1), 257: (0, 1, 2)}, "aarch64": {56: (0, 1, 2)}}
+OPENS: dict[str, dict[int, tuple[int | None, int, int]]] = {
+    "x86_64": {2: (None, 0, 1), 257: (0, 1, 2)},
+    "aarch64": {56: (0, 1, 2)},
+}
 """open, openat: the arguments that are the folder, the path, and the flags."""
-CHANGES = {
+CHANGES: dict[str, dict[int, tuple[int | None, int]]] = {
     "x86_64": {85: (None, 0), 83: (None, 0), 258: (0, 1), 82: (None, 1), 264: (2, 3), 316: (2, 3), 87: (None, 0), 263: (0, 1), 84: (None, 0), 88: (None, 1), 266: (1, 2), 86: (None, 1), 265: (2, 3)},
     "aarch64": {34: (0, 1), 38: (2, 3), 276: (2, 3), 35: (0, 1), 36: (1, 2), 37: (2, 3)},
 }  # fmt: skip
@@ -77,7 +80,8 @@ def ask() -> int:
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"calls cannot be refused on {machine}")
-    libc = ctypes.PyDLL(None, use_errno=True)  # no other thread of Python may write before somebody answers
+    # It keeps Python's lock: no other thread may write under that lock before somebody answers.
+    libc = ctypes.PyDLL(None, use_errno=True)
     code = _filter(machine)
     program = _Program(len(code) // 8, code)
     flags = ALL_THREADS | NEW_LISTENER | NO_THREAD_ERRORS
