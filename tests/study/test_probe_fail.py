@@ -26,6 +26,6 @@ def test_ranks_that_agree_on_the_failure_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.frameworks("pytorch")
 def test_ranks_that_wait_for_one_that_has_failed_hang(tmp_path: Path) -> None:
-    found = failed(tmp_path, "waits", "--timeout", "0.5")
+    found = failed(tmp_path, "waits", "--timeout", "0.75")
     assert found.report["exit_code"] == 5, found.lines
     assert found.report["failures"][0]["resumed_from"] == 4
