@@ -52,6 +52,8 @@ VECTORS = {"x86_64": (20, 296, 328), "aarch64": (66, 70, 287)}
 """writev, pwritev, pwritev2: the bytes lie in pieces."""
 TARGETS: dict[str, dict[int, int]] = {"x86_64": {40: 0, 326: 2}, "aarch64": {71: 0, 285: 2}}
 """Which argument is the file, where it is not the first one."""
+SOURCES: dict[str, dict[int, int]] = {"x86_64": {40: 1, 326: 0}, "aarch64": {71: 1, 285: 0}}
+"""Which argument is the file that is copied: a program may ask for more bytes than it has."""
 OPENS: dict[str, dict[int, tuple[int | None, int, int]]] = {
     "x86_64": {2: (None, 0, 1), 257: (0, 1, 2)},
     "aarch64": {56: (0, 1, 2)},
@@ -120,7 +122,7 @@ class Disk:
         self._refused: set[str] = set()
         machine = platform.machine()
         self._writes, self._vectors = WRITES[machine], VECTORS[machine]
-        self._targets = TARGETS[machine]
+        self._targets, self._sources = TARGETS[machine], SOURCES[machine]
         self._opens, self._changes = OPENS[machine], CHANGES[machine]
 
     def hear(self, word: bytes) -> None:
@@ -152,6 +154,9 @@ class Disk:
         if not self._inside(path):
             return 0
         size = arguments[self._writes[call]] if call in self._writes else _sum(thread, *arguments[1:3])  # fmt: skip
+        if call in self._sources:
+            left = _size(thread, arguments[self._sources[call]]) - _size(thread, arguments[self._targets[call]])  # fmt: skip
+            size = min(size, max(0, left))
         if self._room is None:
             self._written += size
             return 0
@@ -179,6 +184,13 @@ def _link(path: str) -> str:
         return os.readlink(path)
     except OSError:  # there is no such file, or the thread has ended: the kernel says it better
         return ""
+
+
+def _size(thread: int, file: int) -> int:
+    try:
+        return os.stat(f"/proc/{thread}/fd/{file}").st_size
+    except OSError:  # as for `_link`
+        return 0
 
 
 def _read(thread: int, address: int, size: int) -> bytes:
