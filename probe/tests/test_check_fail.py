@@ -16,9 +16,11 @@ folder, how = sys.argv[1], sys.argv[2]
 os.makedirs(folder, exist_ok=True)
 whole = sorted(name for name in os.listdir(folder) if name.startswith("step-"))
 done = json.load(open(os.path.join(folder, whole[-1], "state.json")))["done"] if whole else 0
-works = True
+works, kept = True, []
 
 def save(s, done):
+    if kept:
+        raise kept[0]
     path = os.path.join(folder, f"step-{done:03d}")
     partial = path if how == "in-place" else os.path.join(folder, ".partial")
     if how == "removes-first":
@@ -36,6 +38,9 @@ def save(s, done):
         if how == "exits-0":
             print("no room, and no more training")
             sys.exit()
+        if how == "late":
+            kept.append(error)
+            return True
         if how == "waits":
             time.sleep(600)
         if how != "silent":
@@ -89,6 +94,7 @@ def test_a_training_that_goes_on_and_says_so_is_safe(bench: Bench) -> None:
     ("how", "code", "first", "then"),
     [
         ("raises", 0, "safe: ", "a full disk: training ends with exit code 1; resumed from 4"),
+        ("late", 0, "safe: ", "a full disk: training goes on; resumed from 4; nothing in its output says that the save has failed; at save 4 training ends with exit code 1; resumed from 4"),
         ("in-place", 1, f"TORN: a full disk {WHERE} leaves no checkpoint that it resumes from", "a full disk: training goes on, and what is left cannot be resumed from: it failed: exit code 1, its last line: json.decoder.JSONDecodeError"),
         ("removes-first", 3, f"LOSES ALL: a full disk {WHERE} leaves no checkpoint", "a full disk: training ends with exit code 1, and the older checkpoints are lost: it begins again at 0"),
         ("silent", 4, f"silent: a full disk {WHERE} goes unnoticed", "a full disk: training goes on; resumed from 4; nothing in its output says"),
