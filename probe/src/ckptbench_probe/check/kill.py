@@ -66,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
 def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
     own = asked(options, "check kill")
     with folders.kept(own.output, own.folder.name):
-        judged = _Check(own, options.save).made(whole=options.all)
+        judged = Check(own, options.save).made(whole=options.all)
         found = troubles(own.folder)
         if found and judged.code == 0:
             judged = cannot_tell(f"a part of the check is missing ({found[0]})")
     return own, judged, {"save": options.save, **asdict(judged)}
 
 
-class _Check:
+class Check:
     def __init__(self, own: Asked, save: int) -> None:
         self._own, self._save = own, save
         self._limit_s = own.limit_s
@@ -113,11 +113,12 @@ class _Check:
             return Outcome(point.name, CANNOT_TELL, "this time the save had no such event")
         return self._resumed(name, ended, point.name)
 
-    def _run(self, name: str, at: str) -> Ended:
+    def _run(self, name: str, at: str, **more: str) -> Ended:
+        """`at`: of KILL_AT. `more`: variables of its processes."""
         folders.set_aside(self._own.output, f"{self._own.folder.name}-{self._before}")
         self._before = name
         place = self._own.checkpoints(name)
-        told = {KILL_IN: str(self._own.output or place), KILL_AT: at}
+        told = {KILL_IN: str(self._own.output or place), KILL_AT: at, **more}
         return self._start(name, folders.placed(self._own.command, place), told)
 
     def _start(self, name: str, command: list[str], told: dict[str, str]) -> Ended:

@@ -15,10 +15,11 @@ from typing import Any, Callable, NoReturn
 
 from ckptbench_probe import storage
 from ckptbench_probe.check.processes import end_below
+from ckptbench_probe.check.refusing import Refuser
 from ckptbench_probe.engines.calls import Call, Target, first
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
-from ckptbench_probe.variables import KILL_AT, KILL_IN, seat
+from ckptbench_probe.variables import FAIL_AT, KILL_AT, KILL_IN, seat
 
 RECORD = "record"
 FILE_EVENT, KILLED = "file_event", "killed_at"
@@ -51,11 +52,14 @@ class Killer:
         self._half = ""
         """File that is to be half written, and is being written."""
         self._busy = False
+        self._refuser: Refuser | None = None
 
     def watch(self) -> None:
         PROCESS.saves.begin = first(PROCESS.saves.begin, self._begins)  # type: ignore[method-assign]
         sys.addaudithook(harmless(self._hear))
         PROCESS.before_end.append(self.settle)
+        if os.environ.get(FAIL_AT):
+            self._refuser = Refuser(self._root, os.environ[FAIL_AT])
 
     def _begins(self, kind: str, path: str, *_: Any) -> None:
         if self._saves and self._inside(storage.place(path)):
@@ -68,6 +72,8 @@ class Killer:
         self.settle()
         if self._saves:
             os.access(os.path.join(PROCESS.trace.folder, f"{UPDATED}{PROCESS.updates.done}"), os.F_OK)  # fmt: skip
+        if self._refuser is not None:
+            self._refuser.updated()
         if PROCESS.updates.done >= self._until:
             self._kill(END, "")
 

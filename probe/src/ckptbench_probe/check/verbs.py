@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import kill, powercut, resume, saves, stop
+from ckptbench_probe.check import fail, kill, powercut, resume, saves, stop
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ VERBS: dict[str, Any] = {
     "stop": stop,
     "kill": kill,
     "powercut": powercut,
+    "fail": fail,
 }
 
 
 def add(verbs: Verbs) -> None:
     check = verbs.add_parser(
         "check",
-        help="check whether saved files are whole, whether training resumes as if never killed, whether it saves when it is stopped, and whether a kill or a power cut during a save leaves a whole checkpoint",
+        help="check whether saved files are whole, whether training resumes as if never killed, whether it saves when it is stopped, and whether a kill, a power cut or a full disk during a save leaves a whole checkpoint",
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     for verb in VERBS.values():
