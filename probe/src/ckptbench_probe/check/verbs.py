@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import kill, resume, saves, stop
+from ckptbench_probe.check import every, kill, resume, saves, stop
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CANNOT_TELL = 2
 """Exit code of all."""
-VERBS: dict[str, Any] = {"saves": saves, "resume": resume, "stop": stop, "kill": kill}
+VERBS: dict[str, Any] = {"saves": saves, "resume": resume, "stop": stop, "kill": kill, "all": every}
 
 
 def add(verbs: Verbs) -> None:
