@@ -34,6 +34,8 @@ COLUMNS: Mapping[str, str] = {
     COST: "cost of a save",
 }
 """In the order of the table, with the words at their head. A column without a check is left out."""
+WITH_RANKS = ("resume_epoch", "resume_within", "resume_ranks")
+"""Checks with all ranks, whatever they write: each has its own random state and place in the data."""
 LONGEST_MINUTES = 24 * 60
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import shlex
 import subprocess
 import sys
@@ -79,9 +80,15 @@ def run_cell(row: Row, check: str, environment: Path, minutes: float, output: Pa
         log.info("%s %s: %s: %s", row.name, one.column, one.verdict, one.words)
     content = {
         "row": row.name, "check": check, "answers": [asdict(one) for one in answers], "versions": versions,
-        "date": datetime.now(UTC).date().isoformat(), "seconds": time.monotonic() - begun,
+        "date": datetime.now(UTC).date().isoformat(), "seconds": time.monotonic() - begun, "cpu_seconds": _cpu_s(),
     }  # fmt: skip
     write_json(output, content)
+
+
+def _cpu_s() -> float:
+    """Of all that was started; what others do on the machine does not count in it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _versions(environment: Path, packages: Sequence[str]) -> tuple[dict[str, str], Path]:
@@ -100,7 +107,7 @@ def _versions(environment: Path, packages: Sequence[str]) -> tuple[dict[str, str
 def _answers(row: Row, check: str, programs: Path, scratch: Path, minutes: float) -> list[Answer]:
     found, begun = scratch / "found", time.monotonic()
     options = ["run"] if check == COST else _options(row, check)
-    command = row.words(row.command)
+    command = row.words(row.command, check)
     placed = [word.replace("{folder}", str(scratch / "checkpoints")) for word in command]
     words = [*options, "--folder", str(found), "--", *(placed if check == COST else command)]
     last_line = _run(words, programs, scratch, minutes)
@@ -120,7 +127,10 @@ def _answers(row: Row, check: str, programs: Path, scratch: Path, minutes: float
 def _options(row: Row, check: str) -> list[str]:
     trainer = row.trainer
     options = ["check", "all", "--only", ",".join(CHECKS[check]), "--every", str(trainer.saves_every), "--epoch", str(trainer.epoch), f"--stop={STOP}"]  # fmt: skip
-    return [*options, *(["--resume", shlex.join(row.words(row.resume))] if row.resume else [])]
+    return [
+        *options,
+        *(["--resume", shlex.join(row.words(row.resume, check))] if row.resume else []),
+    ]
 
 
 def _shown(row: Row, command: str) -> str:

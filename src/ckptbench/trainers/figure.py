@@ -39,9 +39,10 @@ SIGNS = {
 BARS = {"stall_s": ("stall (ms)", 1e3), "hidden_s": ("hidden (ms)", 1e3), "bytes": ("bytes / state", 1.0), "memory_bytes": ("memory (MB)", 1e-6)}  # fmt: skip
 """Of one save."""
 BAR = "#56b4e9"
-ROW_IN, HEAD_IN, FOOT_IN = 0.19, 0.95, 0.3
-NAMES, BAR_WIDTH = 4.4, 1.9
-"""Widths in cells: of the names of rows, and of each column of bars."""
+ROW_IN, HEAD_IN, FOOT_IN, LETTER_IN = 0.19, 1.1, 0.3, 0.051
+ANGLE = 50
+BAR_WIDTH = 1.9
+"""Of a column of bars, in cells."""
 
 
 def draw(table: Sequence[Line], stem: Path) -> None:
@@ -50,20 +51,21 @@ def draw(table: Sequence[Line], stem: Path) -> None:
     columns = [name for name in COLUMNS if name != COST and any(name in row for row in rows)]
     bars = [*BARS] if any(COST in row for row in rows) else []
     with paper():
+        longest = max(len(next(iter(row.values())).title) for row in rows)
+        cells = len(columns) + BAR_WIDTH * len(bars)
+        cell_in = (PAGE_IN - LETTER_IN * longest) / cells
         figure = plt.figure(figsize=(PAGE_IN, HEAD_IN + FOOT_IN + ROW_IN * len(rows)))
         axes = figure.add_axes((0, 0, 1, 1))
-        width = NAMES + len(columns) + BAR_WIDTH * len(bars)
-        cell_in = PAGE_IN / width
-        axes.set_xlim(-NAMES, width - NAMES)
+        axes.set_xlim(-LETTER_IN * longest / cell_in, cells)
         axes.set_ylim(len(rows) + FOOT_IN / ROW_IN, -HEAD_IN / ROW_IN)
         axes.axis("off")
         _heads(axes, columns, bars)
         for place, row in enumerate(rows):
-            _row(axes, place, row, columns, cell_in)
+            _row(axes, place, row, columns)
         for number, name in enumerate(bars):
             _bars(axes, len(columns) + BAR_WIDTH * number, rows, name)
-        _separate(axes, rows, width)
-        _legend(axes, len(rows))
+        _separate(axes, rows)
+        _legend(axes, len(rows), cell_in)
         stem.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
         figure.savefig(stem.with_suffix(".png"), metadata={"Software": None})
@@ -75,19 +77,19 @@ def caption(table: Sequence[Line]) -> str:
     dates = sorted({line.date for line in table})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     return (
-        "What each trainer keeps at a restart, a kill and a stop, and what one save costs, on two CPU cores. The word below a sign is the column's: a tick is a yes. "
+        "What each trainer keeps at a restart, a kill and a stop, and what one save costs, on two CPU cores. A tick: it keeps what the column names. "
         f"Stall and hidden slowdown are medians of one run. Measured on {when}; trainers.csv has the words of each verdict, the versions, and the command that repeats it."
     )
 
 
 def _heads(axes: Axes, columns: Sequence[str], bars: Sequence[str]) -> None:
     for place, name in enumerate(columns):
-        axes.text(place + 0.4, -0.25, COLUMNS[name], rotation=40, ha="left", va="bottom")
+        axes.text(place + 0.4, -0.25, COLUMNS[name], rotation=ANGLE, ha="left", va="bottom")
     for number, name in enumerate(bars):
-        axes.text(len(columns) + BAR_WIDTH * number + 0.25, -0.25, BARS[name][0], ha="left", va="bottom", rotation=40)  # fmt: skip
+        axes.text(len(columns) + BAR_WIDTH * number + 0.25, -0.25, BARS[name][0], ha="left", va="bottom", rotation=ANGLE)  # fmt: skip
 
 
-def _row(axes: Axes, place: int, row: dict[str, Line], columns: Sequence[str], cell_in: float) -> None:  # fmt: skip
+def _row(axes: Axes, place: int, row: dict[str, Line], columns: Sequence[str]) -> None:  # fmt: skip
     first = next(iter(row.values()))
     axes.text(-0.15, place + 0.5, first.title, ha="right", va="center_baseline")
     for number, name in enumerate(columns):
@@ -120,22 +122,24 @@ def _bars(axes: Axes, left: float, rows: Sequence[dict[str, Line]], name: str) -
 
 
 def _short(value: float) -> str:
-    return f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"
+    """Steps beside a save can be faster by chance."""
+    if value < 0:
+        return "none seen"
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
-def _separate(axes: Axes, rows: Sequence[dict[str, Line]], width: float) -> None:
+def _separate(axes: Axes, rows: Sequence[dict[str, Line]]) -> None:
     """The controls from the trainers."""
     controls = [bool(next(iter(row.values())).control) for row in rows]
     if True in controls and not all(controls):
-        place = controls.index(True)
-        axes.plot([-NAMES + 0.1, width - NAMES - 0.1], [place, place], color=FAINT, linewidth=0.6)
+        axes.axhline(controls.index(True), color=FAINT, linewidth=0.6)
 
 
-def _legend(axes: Axes, rows: int) -> None:
-    left = -NAMES + 0.15
+def _legend(axes: Axes, rows: int, cell_in: float) -> None:
+    left, middle = axes.get_xlim()[0] + 0.05 / cell_in, rows + FOOT_IN / ROW_IN / 2
+    width = 0.25 / cell_in
     for verdict, sign in SIGNS.items():
-        middle = rows + FOOT_IN / ROW_IN / 2
-        axes.add_patch(Rectangle((left, middle - 0.4), 0.7, 0.8, facecolor=sign.color, edgecolor=FAINT, linewidth=0.3))  # fmt: skip
-        axes.text(left + 0.35, middle + 0.03, sign.letter, ha="center", va="center", color=sign.ink, fontweight="bold")  # fmt: skip
-        axes.text(left + 0.85, middle, verdict, va="center_baseline")
-        left += 1.5 + 0.16 * len(verdict)
+        axes.add_patch(Rectangle((left, middle - 0.4), width, 0.8, facecolor=sign.color, edgecolor=FAINT, linewidth=0.3))  # fmt: skip
+        axes.text(left + width / 2, middle + 0.03, sign.letter, ha="center", va="center", color=sign.ink, fontweight="bold")  # fmt: skip
+        axes.text(left + 1.2 * width, middle, verdict, va="center_baseline")
+        left += 2 * width + LETTER_IN * len(verdict) / cell_in

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, Field, model_validator
 from ckptbench.common.errors import ConfigError, all_of
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
-from ckptbench.config.trainers import COLUMNS
-from ckptbench.config.values import Count, OneOf, Text
+from ckptbench.config.trainers import COLUMNS, WITH_RANKS
+from ckptbench.config.values import Count, Flag, OneOf, Text
 from ckptbench.matrix.plugin_spec import NAME
 
 FILE = "trainer.yaml"
@@ -75,6 +75,8 @@ class Trainer(Section):
     resume: Command = ""
     """Only where going on takes another command."""
     ranks: Count = 1
+    shards: Flag = False
+    """Whether each rank writes a part of the state. Without, what a save does is checked with one rank."""
     epoch: Annotated[int, Field(strict=True, ge=2)]
     """Updates of an epoch; a training makes at least three."""
     every: Count | None = None
@@ -118,9 +120,10 @@ class Row:
     def script(self) -> Path:
         return _script(self.folder)
 
-    def words(self, command: str, ranks: int | None = None) -> list[str]:
-        """Of a command, with {folder} left in."""
-        places = {"{script}": str(self.script.absolute()), "{ranks}": str(ranks or self.trainer.ranks)}  # fmt: skip
+    def words(self, command: str, check: str) -> list[str]:
+        """Of a command, with {folder} left in, and the ranks that this check takes."""
+        ranks = self.trainer.ranks if self.trainer.shards or check in WITH_RANKS else 1
+        places = {"{script}": str(self.script.absolute()), "{ranks}": str(ranks)}  # fmt: skip
         return [re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], word) for word in shlex.split(command)]  # fmt: skip
 
 
