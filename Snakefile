@@ -69,7 +69,9 @@ onstart:
 
 onsuccess:
     show_answer()
+    show_scoreboard()
 
 
 onerror:
     show_failed()
+    draw_what_is_there()

@@ -17,6 +17,32 @@ def get_scoreboard():
     return [SCOREBOARD]
 
 
+def find_lost_rows():
+    """Names of trainers whose environment has no lock."""
+    return [
+        f"trainers/{row.folder.name}/trainer.yaml: environment is {row.trainer.environment}: there is no {lock}: use a lock of envs"
+        for row in ROWS.values()
+        for lock in [lock_of(row.trainer.environment)]
+        if present_name(row.trainer.environment) not in FOUND
+        and not Path(lock).exists()
+    ]
+
+
+def show_scoreboard():
+    """Print where it is."""
+    if ROWS and "write_scoreboard" in get_planned():
+        print(f"The scoreboard: {SCOREBOARD} and .png", file=sys.stderr)
+
+
+def draw_what_is_there():
+    """Draw the answers that are there, where some could not be had, as of an environment that cannot be made."""
+    there = [path for path in get_all_answers() if Path(path).exists()]
+    if there:
+        shell(
+            "python -P -m ckptbench.workflow write-scoreboard {there} --trainers {TRAINERS:q} --output {SCOREBOARD}"
+        )
+
+
 def get_files_of_trainer(wildcards):
     """A change of them makes its answers again."""
     folder = ROWS[wildcards.trainer].folder
@@ -42,6 +68,10 @@ def get_trainers(wildcards):
 
 def get_minutes(wildcards):
     return CONFIG.trainers.cell_minutes
+
+
+if lost := find_lost_rows():
+    raise WorkflowError("\n".join(lost))
 
 
 rule check_trainer:

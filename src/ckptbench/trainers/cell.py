@@ -10,9 +10,9 @@ import logging
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -72,8 +72,11 @@ def run_cell(row: Row, check: str, environment: Path, minutes: float, output: Pa
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         versions, programs = _versions(environment, row.trainer.packages)
-        with tempfile.TemporaryDirectory(prefix=f"{check}-", dir=output.parent) as scratch:
-            answers = _answers(row, check, programs, Path(scratch).absolute(), minutes)
+        scratch = output.with_name(f"{check}-work").absolute()
+        shutil.rmtree(scratch, ignore_errors=True)  # of a job that was ended
+        scratch.mkdir()
+        answers = _answers(row, check, programs, scratch, minutes)
+        shutil.rmtree(scratch)
     except (EnvironmentSetupError, OSError, ValueError, LookupError) as error:
         answers = _unknown(check, f"{type(error).__name__}: {error}", "", time.monotonic() - begun)
     for one in answers:
