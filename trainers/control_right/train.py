@@ -3,8 +3,6 @@
 python train.py --folder checkpoints [--without random|optimizer|sync|signal|pointer]
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
@@ -19,7 +17,8 @@ UPDATES, UPDATES_OF_AN_EPOCH, BATCH, SAVE_EVERY, SAMPLES = 36, 12, 8, 6, 96
 
 
 def sync(path: Path) -> None:
-    os.fsync(os.open(path, os.O_RDONLY))
+    os.fsync(descriptor := os.open(path, os.O_RDONLY))
+    os.close(descriptor)
 
 
 def put(path: Path, write: Callable[[Path], object], synced: bool) -> None:
