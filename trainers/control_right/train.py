@@ -1,16 +1,14 @@
 """A loop as in nanoGPT that saves everything: the control of the table. `--without PART` does one part wrong.
 
-python train.py --folder checkpoints [--without random|optimizer|sync|signal|pointer]
+python train.py --folder checkpoints [--without random|optimizer|sync|signal|pointer] [--pause SECONDS]
 """
-
-from __future__ import annotations
 
 import argparse
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -19,11 +17,12 @@ UPDATES, UPDATES_OF_AN_EPOCH, BATCH, SAVE_EVERY, SAMPLES = 36, 12, 8, 6, 96
 
 
 def sync(path: Path) -> None:
-    os.fsync(os.open(path, os.O_RDONLY))
+    os.fsync(descriptor := os.open(path, os.O_RDONLY))
+    os.close(descriptor)
 
 
 def put(path: Path, write: Callable[[Path], object], synced: bool) -> None:
-    draft = path.with_suffix(".draft")
+    draft = path.with_name(f"{path.name}.draft")
     write(draft)
     if synced:
         sync(draft)
@@ -32,7 +31,7 @@ def put(path: Path, write: Callable[[Path], object], synced: bool) -> None:
         sync(path.parent)
 
 
-def save(state: dict[str, Any], folder: Path, wrong: str | None) -> None:
+def save(state: dict[str, object], folder: Path, wrong: str | None) -> None:
     file = folder / f"step-{state['step']}.pt"
     data = (file, lambda draft: torch.save(state, draft))
     pointer = (folder / "latest", lambda draft: draft.write_text(file.name))
@@ -44,7 +43,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--without")
-    folder, wrong = vars(parser.parse_args()).values()
+    parser.add_argument("--pause", type=float, default=0.0)
+    folder, wrong, pause_s = vars(parser.parse_args()).values()
     folder.mkdir(parents=True, exist_ok=True)
     stop: list[int] = []
     signal.signal(signal.SIGTERM, signal.SIG_IGN if wrong == "signal" else lambda *_: stop.append(1))  # fmt: skip
@@ -60,8 +60,7 @@ def main() -> None:
         done = saved["step"]
         for name, part in parts.items():
             part.load_state_dict(saved[name])
-        if wrong != "random":
-            torch.set_rng_state(saved["random"])
+        torch.set_rng_state(torch.get_rng_state() if wrong == "random" else saved["random"])
     for step in range(done + 1, UPDATES + 1):
         epoch, number = divmod(step - 1, UPDATES_OF_AN_EPOCH)
         order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch)).split(BATCH)
@@ -69,6 +68,7 @@ def main() -> None:
         nn.functional.cross_entropy(model(inputs[order[number]]), targets[order[number]]).backward()  # fmt: skip
         optimizer.step()
         scheduler.step()
+        time.sleep(pause_s)
         if step % SAVE_EVERY == 0 or stop:
             state = {name: part.state_dict() for name, part in parts.items()}
             save({**state, "step": step, "random": torch.get_rng_state()}, folder, wrong)

@@ -50,13 +50,13 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * UPDATES_OF_AN_EPOCH)
     torch.manual_seed(1 + dist.get_rank())
-    app = AppState(model, optimizer, options.save_random_state)
-    state = {"app": app, "scheduler": scheduler}
+    state = {"app": AppState(model, optimizer, options.save_random_state), "scheduler": scheduler}
     saved = [path for path in options.folder.glob("step-*") if (path / ".metadata").exists()]
     if saved:
         dcp.load(state, checkpoint_id=max(saved, key=lambda path: int(path.name[5:])))
     sampler = DistributedSampler(data, seed=1)
-    loader, done = DataLoader(data, BATCH, sampler=sampler), scheduler.last_epoch
+    loader = DataLoader(data, BATCH, sampler=sampler, generator=torch.Generator())
+    done = scheduler.last_epoch
     for epoch in range(done // UPDATES_OF_AN_EPOCH, EPOCHS):
         sampler.set_epoch(epoch)
         for step, (inputs, targets) in enumerate(loader, epoch * UPDATES_OF_AN_EPOCH + 1):

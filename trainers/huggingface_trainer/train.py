@@ -32,13 +32,14 @@ class Text(Dataset):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--save-when-stopped", action="store_true")
     options = parser.parse_args()
     set_seed(1)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=LENGTH, n_embd=128, n_layer=2, n_head=4))  # fmt: skip
     arguments = TrainingArguments(
         output_dir=str(options.folder),
-        num_train_epochs=3,
+        num_train_epochs=options.epochs,
         per_device_train_batch_size=BATCH,
         learning_rate=1e-3,
         lr_scheduler_type="cosine",

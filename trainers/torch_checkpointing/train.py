@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from torch_checkpointing import CheckpointManager, CheckpointStagerConfig
 from torch_checkpointing.config import AsyncCheckpointSaverConfig
+from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
 
 EPOCHS, UPDATES_OF_AN_EPOCH, BATCH, SAVE_EVERY = 3, 12, 8, 6
 
@@ -38,7 +39,9 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * UPDATES_OF_AN_EPOCH)
     staging = CheckpointStagerConfig(use_pinned_memory=False, use_non_blocking_copy=False)  # CPU
-    manager = CheckpointManager.Config(save=AsyncCheckpointSaverConfig(staging_config=staging)).build()  # fmt: skip
+    storage = LocalFileSystemStorageConfig(use_direct_io=False)  # ext4 refuses it
+    saves = AsyncCheckpointSaverConfig(staging_config=staging)
+    manager = CheckpointManager.Config(save=saves, storage_config=storage).build()
     done = 0
     resume_from = latest_checkpoint(options.folder)
     if resume_from is not None:

@@ -31,6 +31,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--save-when-stopped", action="store_true")
     options = parser.parse_args()
     set_seed(1)
@@ -44,7 +45,7 @@ def main() -> None:
         ),
         args=SFTConfig(
             output_dir=str(options.folder),
-            num_train_epochs=3,
+            num_train_epochs=options.epochs,
             per_device_train_batch_size=BATCH,
             learning_rate=1e-3,
             lr_scheduler_type="cosine",
