@@ -11,7 +11,7 @@ import pytest
 from probed import Bench
 
 from ckptbench_probe.check.questions import CANNOT_TELL, DOES_NOT_APPLY, NO, QUESTIONS, YES
-from ckptbench_probe.check.rhythm import NotApplicableError, Rhythm, rhythm_of
+from ckptbench_probe.check.rhythm import NotApplicableError, Rhythm, updates_between
 
 LOOP = """
 import json, os, signal, sys
@@ -30,19 +30,27 @@ with session() as s:
         s.step(state={"weight": float(drawn)}, update=done)
         if done % 4 == 0 or stop:
             with s.checkpoint(newest):
-                json.dump([done, drawn], open(newest + ".new", "w"))
+                with open(newest + ".new", "w") as file:
+                    json.dump([done, drawn], file)
                 os.replace(newest + ".new", newest)
         if stop:
             break
 """
-SAFE = {"resume_epoch": YES, "resume_within": YES, "kill": YES, "stop": YES}
+SAFE = {
+    "resume_epoch": YES,
+    "resume_within": YES,
+    "resume_ranks": DOES_NOT_APPLY,
+    "kill": YES,
+    "stop": YES,
+    "fail": YES,
+}
 
 
 def check(bench: Bench, how: str, *options: str) -> tuple[int, list[str], dict[str, Any]]:
     command = [bench.launcher, str(bench.write("train.py", LOOP)), "{folder}", how]
     done = subprocess.run(
         [*bench.probe(), "check", "all", *options, "--", *command],
-        cwd=bench.folder, env=bench.environment(), capture_output=True, text=True, check=False, timeout=120,
+        cwd=bench.folder, env=bench.environment(), capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     path = bench.folder / "ckptbench-check" / "all.json"
     report = json.loads(path.read_text()) if path.exists() else {}
@@ -92,6 +100,7 @@ def test_a_training_that_fails_has_no_answer_and_says_why(bench: Bench) -> None:
     [
         (("--only", "resum"), '"resum" is none of '),
         (("--every", "0"), "updates"),
+        (("--resume", "again {ranks} {folder}"), "name their number by --ranks"),
     ],
 )
 def test_a_wrong_option_is_refused_in_one_line(
@@ -111,8 +120,14 @@ def test_kills_come_where_the_resume_shows_what_is_asked() -> None:
         assert Rhythm(every=12, epoch=12).within_epoch
     with pytest.raises(NotApplicableError, match="--epoch"):
         assert Rhythm(every=4).epoch_end
-    assert rhythm_of([4, 8, 12, 36], None) == Rhythm(4)
-    assert rhythm_of([36], None) is None
+    with pytest.raises(NotApplicableError, match="--resume-ranks"):
+        assert Rhythm(every=4, ranks=2).other_ranks
+    assert (updates_between([4, 8, 12, 36]), updates_between([36])) == (4, None)
+
+
+def test_the_number_of_ranks_is_filled_in_where_the_check_does_not_do_it() -> None:
+    options = QUESTIONS["resume_ranks"].options(Rhythm(4, 12, ranks=2, resume_ranks=1))
+    assert options == ["--kill-at", "11", "--ranks", "2", "--resume-ranks", "1"]
 
 
 def resumed(start: int, code: int = 0) -> dict[str, Any]:

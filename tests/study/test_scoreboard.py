@@ -28,7 +28,8 @@ with session() as s:
         s.step(state={"weight": float(drawn)}, update=done)
         if done % 4 == 0:
             with s.checkpoint(newest):
-                json.dump([done, drawn], open(newest + ".new", "w"))
+                with open(newest + ".new", "w") as file:
+                    json.dump([done, drawn], file)
                 os.replace(newest + ".new", newest)
 """
 

@@ -26,6 +26,10 @@ KILL_IN = "CKPTBENCH_PROBE_KILL_IN"
 KILL_AT = "CKPTBENCH_PROBE_KILL_AT"
 """Updates between which the events of a save lie, and the rank, the number of the event and how far it gets, as `6 8 0 5 half`; without these, the end of all that
 the save does. `record 3`: the begin of the save after the third one."""
+FAIL_AT = "CKPTBENCH_PROBE_FAIL_AT"
+"""How `check fail` refuses a save, the updates between which it does, and the saves before, as `full 6 8 2`."""
+PARTS = "CKPTBENCH_PROBE_PARTS"
+"""Whether `check resume` records of each tensor the part that a rank has, as `1`: another number of ranks is to resume."""
 DATA = "CKPTBENCH_PROBE_DATA"
 """Whether `check resume` records what the model is given, as `1`."""
 

@@ -21,7 +21,7 @@ from ckptbench.matrix.registry import DATA, environments
 DIGITS = "digits"
 """The dataset that is a part of scikit-learn."""
 
-OF_TRAINERS = ("trainers", "trainers_others")
+OF_TRAINERS = ("trainers", "trainers_more")
 """Environments that no framework of the study has."""
 USE = "use present, {python: PATH} or {command: PROGRAM ARGUMENTS}"
 

@@ -15,9 +15,11 @@ COST = "cost"
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "resume_epoch": ("resume_epoch",),
     "resume_within": ("resume_within",),
+    "resume_ranks": ("resume_ranks",),
     "saves": ("saves", "pointer"),
     "kill": ("kill",),
     "stop": ("stop",),
+    "fail": ("fail",),
     COST: (COST,),
 }
 """Each is one job for a trainer; with the columns of the table that it fills. All but the cost are questions of `ckptbench-probe check all`."""

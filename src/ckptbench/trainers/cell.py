@@ -110,7 +110,9 @@ def _versions(environment: Path, packages: Sequence[str]) -> tuple[dict[str, str
 def _answers(row: Row, check: str, programs: Path, scratch: Path, minutes: float) -> list[Answer]:
     found, begun = scratch / "found", time.monotonic()
     options = ["run"] if check == COST else _options(row, check)
-    command = row.words(row.command, check)
+    command = row.words(row.command)
+    if check == COST:
+        command = [word.replace("{ranks}", str(row.ranks(check))) for word in command]
     placed = [word.replace("{folder}", str(scratch / "checkpoints")) for word in command]
     words = [*options, "--folder", str(found), "--", *(placed if check == COST else command)]
     last_line = _run(words, programs, scratch, minutes)
@@ -130,9 +132,10 @@ def _answers(row: Row, check: str, programs: Path, scratch: Path, minutes: float
 def _options(row: Row, check: str) -> list[str]:
     trainer = row.trainer
     options = ["check", "all", "--only", ",".join(CHECKS[check]), "--every", str(trainer.saves_every), "--epoch", str(trainer.epoch), f"--stop={STOP}"]  # fmt: skip
+    options += ["--ranks", str(row.ranks(check)), *(["--resume-ranks", "1"] if trainer.ranks > 1 else [])]  # fmt: skip
     return [
         *options,
-        *(["--resume", shlex.join(row.words(row.resume, check))] if row.resume else []),
+        *(["--resume", shlex.join(row.words(row.resume))] if row.resume else []),
     ]
 
 

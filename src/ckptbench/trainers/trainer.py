@@ -120,11 +120,13 @@ class Row:
     def script(self) -> Path:
         return _script(self.folder)
 
-    def words(self, command: str, check: str) -> list[str]:
-        """Of a command, with {folder} left in, and the ranks that this check takes."""
-        ranks = self.trainer.ranks if self.trainer.shards or check in WITH_RANKS else 1
-        places = {"{script}": str(self.script.absolute()), "{ranks}": str(ranks)}  # fmt: skip
-        return [re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], word) for word in shlex.split(command)]  # fmt: skip
+    def words(self, command: str) -> list[str]:
+        """Of a command, with {folder} and {ranks} left in."""
+        return [word.replace("{script}", str(self.script.absolute())) for word in shlex.split(command)]  # fmt: skip
+
+    def ranks(self, check: str) -> int:
+        """That this check takes."""
+        return self.trainer.ranks if self.trainer.shards or check in WITH_RANKS else 1
 
 
 def rows(folder: Path, names: Sequence[str] | None = None) -> list[Row]:

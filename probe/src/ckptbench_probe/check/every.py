@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ckptbench_probe.check import folders, junit
 from ckptbench_probe.check.asked import CANNOT_TELL as CANNOT_TELL_CODE
 from ckptbench_probe.check.asked import FORMAT, Asked, add_options, asked
+from ckptbench_probe.check.other_ranks import PLACE
 from ckptbench_probe.check.processes import adopt_orphans
 from ckptbench_probe.check.questions import (
     CANNOT_TELL,
@@ -27,7 +28,7 @@ from ckptbench_probe.check.questions import (
     Question,
     Report,
 )
-from ckptbench_probe.check.rhythm import NotApplicableError, Rhythm, rhythm_of
+from ckptbench_probe.check.rhythm import NotApplicableError, Rhythm, updates_between
 from ckptbench_probe.check.runs import LOG, started
 from ckptbench_probe.harmless import TOLD, say
 from ckptbench_probe.launcher import CannotStartError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 REPORT = "all.json"
-PROGRAM = "ckptbench-probe"
+PROGRAM, RANKS = "ckptbench-probe", "--ranks"
 SOURCE = Path(__file__).resolve().parents[2]
 """Where this package lies, also for a Python that takes no word of the environment."""
 START = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from ckptbench_probe.main import main; main()"
@@ -69,6 +70,18 @@ def add(verbs: Verbs) -> None:
         metavar="N",
         help="updates of an epoch: compares restarts at its end and in its middle",
     )
+    own.add_argument(
+        "--ranks",
+        type=number_of("ranks"),
+        metavar="N",
+        help=f"what stands for {PLACE} in the command, as in torchrun --nproc-per-node {PLACE}",
+    )
+    own.add_argument(
+        "--resume-ranks",
+        type=number_of("ranks"),
+        metavar="M",
+        help="another number, on which it is resumed as well",
+    )
     own.add_argument("--stop", default="", metavar="OPTIONS", help="options of check stop, as --stop='--signal USR1 --grace 30s'")  # fmt: skip
     own.add_argument("--junit", type=Path, metavar="FILE", help="write the answers as JUnit XML")
     own.add_argument("--json", action="store_true", help=f"print {REPORT} in place of the lines")
@@ -87,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         own = asked(options, "check all")
+        _require_ranks(own, options)
         with folders.kept(own.output, own.folder.name):
             answers = _told(_Checks(own, options), is_shown=not options.json)
         return _written(own, options, answers)
@@ -99,6 +113,12 @@ def run(options: argparse.Namespace) -> int:
             f"{error.filename or options.folder}: {error.strerror}: name another folder by --folder"
         )
     return CANNOT_TELL_CODE
+
+
+def _require_ranks(own: Asked, options: argparse.Namespace) -> None:
+    """Raises FolderError where a command has a place for their number, and none is named."""
+    if options.ranks is None and any(PLACE in word for word in (*own.command, *own.again)):
+        raise folders.FolderError(f"the command has {PLACE}: name their number by {RANKS}")
 
 
 def _told(checks: _Checks, *, is_shown: bool) -> list[Answer]:
@@ -149,11 +169,16 @@ class _Checks:
             yield self._answer(name, QUESTIONS[name], rhythm)
 
     def _rhythm(self) -> Rhythm | None:
-        if self._options.every is not None:
-            return Rhythm(self._options.every, self._options.epoch)
+        options = self._options
+        every = options.every or self._every()
+        if every is None:
+            return None
+        return Rhythm(every, options.epoch, options.ranks, options.resume_ranks)
+
+    def _every(self) -> int | None:
         found = self._run("saves", "saves", self._words(QUESTIONS["saves"], Rhythm(1)))
         saved = (found.report or {}).get("checkpoints", ())
-        return rhythm_of([one["update"] for one in saved], self._options.epoch)
+        return updates_between([one["update"] for one in saved])
 
     def _answer(self, name: str, question: Question, rhythm: Rhythm | None) -> Answer:
         def told(verdict: str, why: str, words: list[str], ran: _Ran | None = None) -> Answer:
@@ -170,7 +195,7 @@ class _Checks:
         except NotApplicableError as error:
             return told(DOES_NOT_APPLY, str(error), [])
         ran = self._run(name, question.verb, words)
-        shown = [PROGRAM, "check", question.verb, *words, "--", *self._own.command]
+        shown = [PROGRAM, "check", question.verb, *words, "--", *self._command(words)]
         if ran.report is None:
             return told(CANNOT_TELL, f"the check has failed: {ran.last_line}", shown, ran)
         return told(*question.answer(ran.report, rhythm), shown, ran)
@@ -184,7 +209,14 @@ class _Checks:
             for name in ("resume", "output", "timeout"):
                 value = getattr(options, name)
                 words += [] if value is None else [f"--{name}", str(value)]
-        return words
+        return words if RANKS in words else self._filled(words)
+
+    def _command(self, words: list[str]) -> list[str]:
+        """With the number of ranks in it, if the check does not put it there."""
+        return self._own.command if RANKS in words else self._filled(self._own.command)
+
+    def _filled(self, words: list[str]) -> list[str]:
+        return [word.replace(PLACE, str(self._options.ranks)) for word in words]
 
     def _run(self, name: str, verb: str, words: list[str]) -> _Ran:
         key = (verb, *words)
@@ -196,7 +228,7 @@ class _Checks:
     def _start(self, folder: Path, verb: str, words: list[str]) -> _Ran:
         folder.mkdir()
         question = next(one for one in QUESTIONS.values() if one.verb == verb)
-        command = self._own.command
+        command = self._command(words)
         if not question.is_resumed:
             command = folders.placed(command, folder / "checkpoints")
         line = [sys.executable, "-I", "-c", START, "check", verb, *words, "--folder", str(folder), "--", *command]  # fmt: skip

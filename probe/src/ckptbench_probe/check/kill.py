@@ -83,14 +83,14 @@ def run(options: argparse.Namespace) -> int:
 def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
     own = asked(options, "check kill")
     with folders.kept(own.output, own.folder.name):
-        verdict = _Check(own, options.save).made(whole=options.all)
+        verdict = Check(own, options.save).made(whole=options.all)
         found = troubles(own.folder)
         if found and verdict.code == 0:
             verdict = cannot_tell(f"a part of the check is missing ({found[0]})")
     return own, verdict, {"save": options.save, **asdict(verdict)}
 
 
-class _Check:
+class Check:
     def __init__(self, own: Asked, save: int) -> None:
         self._own, self._save = own, save
         self._limit_s = own.limit_s
@@ -108,7 +108,7 @@ class _Check:
                 f"the training makes fewer than {self._save + 1} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
             )
         self._limit_s = self._own.limit_after(recorded)
-        begin, end = _updates(recorded)[self._save - 1 :][:2]
+        begin, end = saves_begun(recorded)[self._save - 1 :][:2]
         self._window = f"{begin} {end}"
         events = _events(recorded, begin, end)
         if not events:
@@ -130,11 +130,12 @@ class _Check:
             return Outcome(point.name, CANNOT_TELL, "this time the save had no such event")
         return self._resumed(name, ended, point.name)
 
-    def _run(self, name: str, at: str) -> Ended:
+    def _run(self, name: str, at: str, **more: str) -> Ended:
+        """`at`: of KILL_AT. `more`: variables of its processes."""
         folders.set_aside(self._own.output, f"{self._own.folder.name}-{self._before}")
         self._before = name
         place = self._own.checkpoints(name)
-        told = {KILL_IN: str(self._own.output or place), KILL_AT: at}
+        told = {KILL_IN: str(self._own.output or place), KILL_AT: at, **more}
         return self._start(name, folders.placed(self._own.command, place), told)
 
     def _start(self, name: str, command: list[str], told: dict[str, str]) -> Ended:
@@ -157,7 +158,7 @@ class _Check:
         return Outcome(point, SAFE, f"resumed from {start}", start)
 
 
-def _updates(run: Ended) -> list[int]:
+def saves_begun(run: Ended) -> list[int]:
     """After which saves began, the one among them that ended the run."""
     end, events = _ended_at(run)
     return sorted({end["updates"], *(one["updates"] for one in events if one["event"] == "save")})

@@ -15,10 +15,11 @@ from typing import Any, Callable, NoReturn
 
 from ckptbench_probe import storage
 from ckptbench_probe.check.processes import end_below
+from ckptbench_probe.check.refusing import Refuser
 from ckptbench_probe.engines.calls import Call, Target, first
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
-from ckptbench_probe.variables import KILL_AT, KILL_IN, seat
+from ckptbench_probe.variables import FAIL_AT, KILL_AT, KILL_IN, seat
 
 RECORD = "record"
 FILE_EVENT, KILLED = "file_event", "killed_at"
@@ -49,6 +50,8 @@ class Killer:
         self._half = ""
         """File that is to be half written, and is being written."""
         self._busy = False
+        told = os.environ.get(FAIL_AT)
+        self._refuser = Refuser(folder, told) if told else None
 
     def watch(self) -> None:
         PROCESS.saves.begin = first(PROCESS.saves.begin, self._begins)  # type: ignore[method-assign]
@@ -64,6 +67,8 @@ class Killer:
     def updated(self) -> None:
         """An update has ended, and with it what the save before it can still do."""
         self.settle()
+        if self._refuser is not None:
+            self._refuser.updated()
         if PROCESS.updates.done >= self._until:
             self._kill(END, "")
 

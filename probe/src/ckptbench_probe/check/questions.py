@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ckptbench_probe.check import kill, resume, saves, stop
+from ckptbench_probe.check import fail, kill, resume, saves, stop
 from ckptbench_probe.check.asked import CANNOT_TELL as CANNOT_TELL_CODE
 from ckptbench_probe.check.rhythm import Rhythm
 
@@ -78,6 +78,12 @@ def _killed_at(update: int, rhythm: Rhythm) -> list[str]:
     return ["--kill-at", str(at), *rhythm.until(at)]
 
 
+def _on_other_ranks(rhythm: Rhythm) -> list[str]:
+    """After the second save, wherever in an epoch that is: another number of ranks has another order of data."""
+    at = rhythm.after_save(2 * rhythm.every)
+    return ["--kill-at", str(at), *rhythm.other_ranks]
+
+
 def _resumed_at_end(report: Report, rhythm: Rhythm) -> Told:
     return _resumed(report, "no epoch's end", lambda start: start % (rhythm.epoch or 1) == 0)
 
@@ -108,9 +114,11 @@ def _stopped(report: Report, rhythm: Rhythm) -> Told:
 QUESTIONS: dict[str, Question] = {
     "resume_epoch": Question("same after a restart at an epoch's end", "resume", resume.REPORT, lambda rhythm: _killed_at(rhythm.epoch_end, rhythm), _resumed_at_end),
     "resume_within": Question("same after a restart in the middle of an epoch", "resume", resume.REPORT, lambda rhythm: _killed_at(rhythm.within_epoch, rhythm), _resumed_within),
+    "resume_ranks": Question("the same state on another number of ranks", "resume", resume.REPORT, _on_other_ranks, _plain),
     "saves": Question("each checkpoint is whole", "saves", saves.REPORT, lambda rhythm: [], _saved, is_resumed=False),
     "pointer": Question("the newest pointer is never ahead", "saves", saves.REPORT, lambda rhythm: [], _pointed, is_resumed=False),
     "kill": Question("a kill during a save leaves a whole checkpoint", "kill", kill.REPORT, lambda rhythm: [], _plain),
     "stop": Question("saves when it is told to stop", "stop", stop.REPORT, lambda rhythm: ["--at", str(rhythm.between_saves)], _stopped),
+    "fail": Question("a full disk at a save leaves a whole checkpoint", "fail", fail.REPORT, lambda rhythm: [], _plain),
 }  # fmt: skip
 """By name, in the order in which they are asked and shown."""

@@ -16,11 +16,12 @@ from typing import Any, Callable, NoReturn
 
 from ckptbench_probe.check import meeting, stopping
 from ckptbench_probe.check.killing import ENDED, killer
+from ckptbench_probe.check.parts import part
 from ckptbench_probe.check.processes import end_below
 from ckptbench_probe.check.state import SLOT, digest, random_states
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
-from ckptbench_probe.variables import END_AT, END_BEFORE, STOP_AT, seat
+from ckptbench_probe.variables import END_AT, END_BEFORE, PARTS, STOP_AT, seat
 
 BEGIN, UPDATED, SAVED = "state_at_begin", "state_after_update", "state_in_save"
 BETWEEN = "state_before_update"
@@ -210,7 +211,8 @@ class Recorder:
 
 
 def _digests(now: Now) -> dict[str, str]:
-    return {name: digest(tensor) for name, tensor in now.tensors}
+    of = part if os.environ.get(PARTS) else digest
+    return {name: of(tensor) for name, tensor in now.tensors}
 
 
 def _limit(variable: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import folders
+from ckptbench_probe.check import folders, other_ranks
 from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
 from ckptbench_probe.check.compare import Ranks
 from ckptbench_probe.check.extent import unread
@@ -18,7 +18,7 @@ from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.states import paths, ranks, saves
 from ckptbench_probe.check.verdict import EXIT_CODES, Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD
-from ckptbench_probe.variables import DATA, END_AT, END_BEFORE
+from ckptbench_probe.variables import DATA, END_AT, END_BEFORE, PARTS
 from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,18 @@ def add(verbs: Verbs) -> None:
         action="store_true",
         help="also record the inputs of the model: shows whether a difference comes from the place in the data or from random states (PyTorch)",
     )
+    own.add_argument(
+        "--ranks",
+        type=number_of("ranks"),
+        metavar="N",
+        help=f"with --resume-ranks: what stands for {other_ranks.PLACE} in the command, as in torchrun --nproc-per-node {other_ranks.PLACE}",
+    )
+    own.add_argument(
+        "--resume-ranks",
+        type=number_of("ranks"),
+        metavar="M",
+        help="resume with another number of ranks, and compare what they have restored, gathered from their parts (PyTorch)",
+    )
     add_options(own, REPORT)
 
 
@@ -63,6 +75,9 @@ class Plan:
     kill_at: int
     until: int
     data: bool = False
+    ranks: int | None = None
+    """None unless another number is to resume:"""
+    resume_ranks: int | None = None
 
     @property
     def folder(self) -> Path:
@@ -71,9 +86,14 @@ class Plan:
     def run(self, name: str, *, limit_s: float | None, checkpoints: str | None = None) -> Ended:
         """`checkpoints`: the run whose folder it goes on in."""
         command = self.asked.again if checkpoints else self.asked.command
+        if self.ranks is not None:
+            number = self.resume_ranks if checkpoints else self.ranks
+            command = [word.replace(other_ranks.PLACE, str(number)) for word in command]
         own = self.asked.checkpoints(checkpoints or name)
         print(f"{TOLD}{name} run ...", file=sys.stderr, flush=True)
         told = {END_AT: str(self.kill_at)} if name == KILLED else {END_BEFORE: str(self.until)}
+        if self.ranks is not None:
+            told = {**told, PARTS: "1"} if name == KILLED else {END_AT: "1", PARTS: "1"}
         ended = run_once(
             folders.placed(command, own),
             self.folder / name,
@@ -96,9 +116,11 @@ def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]
         raise folders.FolderError(
             f"--until {until} is not after --kill-at {options.kill_at}: nothing after the kill would be compared"
         )
-    plan = Plan(asked(options, "check resume --kill-at 25"), options.kill_at, until, options.data)
+    _require_ranks(options)
+    own = asked(options, "check resume --kill-at 25")
+    plan = Plan(own, options.kill_at, until, options.data, options.ranks, options.resume_ranks)
     with folders.kept(plan.asked.output, plan.folder.name):
-        verdict = _check(plan)
+        verdict = _check(plan) if plan.ranks is None else _check_other_ranks(plan)
         found = troubles(plan.folder)
         if found and verdict.code == 0:
             verdict = cannot_tell(f"a part of the check is missing ({found[0]})")
@@ -140,6 +162,39 @@ def _check(plan: Plan) -> Verdict:
             unread=unread(_checkpoints(plan), {*paths(killed.folder), *paths(again.folder)}),
             data=plan.data,
             until=plan.until,
+        )
+    )
+
+
+def _require_ranks(options: argparse.Namespace) -> None:
+    """Raises FolderError where another number of ranks cannot be started."""
+    commands = [" ".join(options.command), *([options.resume] if options.resume else [])]
+    has = [other_ranks.PLACE in command for command in commands]
+    asked_for = [options.ranks is not None, options.resume_ranks is not None, *has]
+    if any(asked_for[:2]) and not all(asked_for):
+        raise folders.FolderError(
+            f"another number of ranks needs --ranks, --resume-ranks, and {other_ranks.PLACE} in each command: --ranks 2 --resume-ranks 1 -- torchrun --nproc-per-node {other_ranks.PLACE} ..."
+        )
+
+
+def _check_other_ranks(plan: Plan) -> Verdict:
+    """Without an undisturbed run: what was restored is compared with what was killed."""
+    killed = plan.run(KILLED, limit_s=plan.asked.limit_s)
+    if not killed.at_update:
+        reason = killed.reason() if killed.failed else "it ended before"
+        return cannot_tell(
+            f"the run to be killed after update {plan.kill_at} did not get there ({reason})"
+        )
+    again = plan.run(RESUMED, limit_s=plan.asked.limit_after(killed), checkpoints=KILLED)
+    return other_ranks.judge(
+        other_ranks.Resharded(
+            ranks(killed.folder),
+            ranks(again.folder),
+            plan.ranks or 1,
+            plan.resume_ranks or 1,
+            plan.kill_at,
+            saves(killed.folder),
+            again.reason() if again.failed else None,
         )
     )
 

@@ -1,4 +1,4 @@
-"""When a training saves and when its epochs end, in updates: checks follow from it where they kill and stop it."""
+"""When a training saves and when its epochs end, in updates, and on how many ranks: checks follow from it where they kill and stop it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class Rhythm:
     """Updates between two saves."""
     epoch: int | None = None
     """Updates of an epoch, where the user names it."""
+    ranks: int | None = None
+    resume_ranks: int | None = None
+    """Another number, on which it is resumed as well."""
 
     def after_save(self, update: int) -> int:
         """As long after this save as can be before the next one: it may go on in the background."""
@@ -45,13 +48,19 @@ class Rhythm:
             raise NotApplicableError("it saves only at the end of an epoch")
         return within
 
+    @property
+    def other_ranks(self) -> list[str]:
+        """Options of a check that resumes on them. Raises NotApplicableError."""
+        if self.ranks is None or self.resume_ranks is None:
+            raise NotApplicableError("name another number of ranks by --ranks and --resume-ranks")
+        return ["--ranks", str(self.ranks), "--resume-ranks", str(self.resume_ranks)]
+
     def until(self, kill_at: int) -> list[str]:
         """Options that compare the runs past the end of an epoch."""
         return [] if self.epoch is None else ["--until", str(kill_at + self.epoch)]
 
 
-def rhythm_of(updates: Sequence[int], epoch: int | None) -> Rhythm | None:
+def updates_between(saves: Sequence[int]) -> int | None:
     """Of saves after these updates; None where there are too few."""
-    found = sorted({one for one in updates if one > 0})
-    gaps = [after - before for before, after in zip(found, found[1:])]
-    return Rhythm(min(gaps), epoch) if gaps else None
+    found = sorted({one for one in saves if one > 0})
+    return min((after - before for before, after in zip(found, found[1:])), default=None)

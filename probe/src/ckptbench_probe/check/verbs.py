@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import every, kill, resume, saves, stop
+from ckptbench_probe.check import every, fail, kill, resume, saves, stop
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 CANNOT_TELL = 2
 """Exit code of all."""
-VERBS: dict[str, Any] = {"saves": saves, "resume": resume, "stop": stop, "kill": kill, "all": every}
+VERBS: dict[str, Any] = {
+    "saves": saves,
+    "resume": resume,
+    "stop": stop,
+    "kill": kill,
+    "fail": fail,
+    "all": every,
+}
 
 
 def add(verbs: Verbs) -> None:
     check = verbs.add_parser(
         "check",
-        help="check whether saved files are whole, whether training resumes as if never killed, whether it saves when it is stopped, and whether a kill during a save leaves a whole checkpoint",
+        help="check whether saved files are whole, whether training resumes as if never killed, whether it saves when it is stopped, and whether a kill during a save, or a full disk, leaves a whole checkpoint",
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     for verb in VERBS.values():

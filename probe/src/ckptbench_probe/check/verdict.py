@@ -106,7 +106,7 @@ def _began_again(seen: Seen) -> Verdict:
     finished = [update for update, done in seen.saves.items() if done and update < seen.kill_at]
     if finished:
         line = f'does not resume: it started from 0, although the save of update {max(finished)} was finished. If another command resumes, name it: --resume "COMMAND"'
-        return Verdict(DIFFERENT, (line, _lost_work(seen, 0)), resumed_from=0)
+        return Verdict(DIFFERENT, (line, lost_work(seen.kill_at, 0)), resumed_from=0)
     begun = [update for update in seen.saves if update < seen.kill_at]
     why = (
         f"the save of update {max(begun)} had not been committed at the kill"
@@ -210,12 +210,12 @@ def _lost(seen: Seen, start: int) -> tuple[str, ...]:
             if newer[update]
             else f"the save of update {update} was lost: it had not been committed at the kill (asynchronous)"
         )
-    return (*lines, _lost_work(seen, start))
+    return (*lines, lost_work(seen.kill_at, start))
 
 
-def _lost_work(seen: Seen, start: int) -> str:
-    lost = seen.kill_at - start
-    return f"lost work: {lost} update{'' if lost == 1 else 's'}, killed after update {seen.kill_at}, resumed from {start}"
+def lost_work(kill_at: int, start: int) -> str:
+    lost = kill_at - start
+    return f"lost work: {lost} update{'' if lost == 1 else 's'}, killed after update {kill_at}, resumed from {start}"
 
 
 def _failed(seen: Seen) -> tuple[str, ...]:

@@ -1,0 +1,114 @@
+"""`ckptbench-probe check fail`: refuse one of a training's saves, as a full disk does, and look at what is left and how it goes on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ckptbench_probe.check import failed, folders, kill
+from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
+from ckptbench_probe.check.failed import EXIT_CODES, Failure, Refused, Verdict, cannot_tell
+from ckptbench_probe.check.killing import RECORD
+from ckptbench_probe.check.refused_calls import ERRORS
+from ckptbench_probe.check.refusing import refused
+from ckptbench_probe.check.runs import Ended
+from ckptbench_probe.harmless import TOLD
+from ckptbench_probe.variables import FAIL_AT
+from ckptbench_probe.words import number_of
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+REPORT = "fail.json"
+UNDISTURBED, CONTROL, LATER = "undisturbed", "control", "later"
+ALL = "all"
+UNBUFFERED = "PYTHONUNBUFFERED"
+"""What a program has printed is seen though it is killed."""
+
+
+def add(verbs: Verbs) -> None:
+    own = verbs.add_parser(
+        "fail",
+        help="what a save that a full disk refuses does to training and its checkpoints",
+        usage="ckptbench-probe check fail [options] -- COMMAND ... {folder} ...",
+        description="Refuses what one save writes below the folder, on every rank, and resumes the training from what is left. If training goes on, also after the next save. Needs Linux 5.7. "
+        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
+    )
+    own.add_argument(
+        "--save",
+        type=number_of("saves"),
+        default=3,
+        metavar="N",
+        help="which save; the training needs two more; default: %(default)s, so that an old one may be removed",
+    )
+    own.add_argument(
+        "--as",
+        dest="kind",
+        choices=(*ERRORS, ALL),
+        default="full",
+        help="full: no space after half of the save; quota: the same, as a quota says it; unwritable: no file is made or removed; all: each in turn; default: %(default)s",
+    )
+    add_options(own, REPORT)
+
+
+def run(options: argparse.Namespace) -> int:
+    return answered(options, REPORT, lambda: _judged(options))
+
+
+def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
+    own = asked(options, "check fail")
+    with folders.kept(own.output, own.folder.name):
+        kinds = tuple(ERRORS) if options.kind == ALL else (options.kind,)
+        verdict = _Check(own, options.save).made_as(kinds)
+        found = troubles(own.folder)
+        if (found and verdict.code == 0) or any("cannot be refused" in one for one in found):
+            verdict = cannot_tell(f"a part of the check is missing ({found[0]})")
+    return own, verdict, {"save": options.save, **asdict(verdict)}
+
+
+class _Check(kill.Check):
+    """The updates after which saves begin are those of the undisturbed run."""
+
+    def made_as(self, kinds: tuple[str, ...]) -> Verdict:
+        undisturbed = self._run(UNDISTURBED, f"{RECORD} {self._save + 1}")
+        if undisturbed.failed:
+            return cannot_tell(f"the undisturbed training {undisturbed.reason()}")
+        if not undisturbed.at_update:
+            return cannot_tell(
+                f"the training makes fewer than {self._save + 2} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
+            )
+        self._limit_s = self._own.limit_after(undisturbed)
+        saves = [0, *kill.saves_begun(undisturbed)]
+        control = self._resumed(UNDISTURBED, undisturbed, UNDISTURBED)
+        if (
+            control.verdict != kill.SAFE
+        ):  # it was ended as a save began, which may remove older ones first
+            before = self._run(CONTROL, " ".join(map(str, saves[self._save :][:2])))
+            control = self._resumed(CONTROL, before, CONTROL)
+        if control.verdict != kill.SAFE:
+            return cannot_tell(
+                f"undisturbed, it is not resumed from a whole update either ({control.text}): run check resume first"
+            )
+        found = [self._failure(kind, saves, undisturbed) for kind in kinds]
+        return failed.verdict(found, self._save, saves[self._save])
+
+    def _failure(self, kind: str, saves: list[int], undisturbed: Ended) -> Failure:
+        older, begin, following, end = saves[self._save - 1 :][:4]
+        at = f"{kind} {begin} {following} {self._save - 1}"
+
+        def tried(name: str, until: int) -> tuple[Ended, kill.Outcome]:
+            print(f"{TOLD}{name} run ...", file=sys.stderr, flush=True)
+            more = {FAIL_AT: at, UNBUFFERED: "1"}
+            run = self._run(name, f"{begin} {until}", **more)
+            return run, self._resumed(name, run, name)
+
+        run, resumed = tried(kind, following)
+        message = failed.message(run, undisturbed, kind)
+        found = failed.judge(Refused(kind, self._save, older, run, refused(run.folder), resumed, message))  # fmt: skip
+        if not run.at_update or found.verdict not in (failed.SAFE, failed.SILENT):
+            return found
+        run, resumed = tried(f"{kind}-{LATER}", end)
+        message = failed.message(run, undisturbed, kind)
+        return failed.later(found, run, resumed, message, self._save)
