@@ -21,17 +21,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seedable-sampler", action="store_true")
-    parser.add_argument("--stateful-loader", action="store_true")
     options = parser.parse_args()
     accelerator = Accelerator(
         cpu=True,
         project_config=ProjectConfiguration(
             project_dir=str(options.folder), automatic_checkpoint_naming=True, total_limit=2
         ),
-        dataloader_config=DataLoaderConfiguration(
-            use_seedable_sampler=options.seedable_sampler,
-            use_stateful_dataloader=options.stateful_loader,
-        ),
+        dataloader_config=DataLoaderConfiguration(use_seedable_sampler=options.seedable_sampler),
     )
     set_seed(1)
     samples = UPDATES_OF_AN_EPOCH * BATCH * accelerator.num_processes
@@ -53,8 +49,7 @@ def main() -> None:
         model.train()
         loader.set_epoch(epoch)
         skipped = done % UPDATES_OF_AN_EPOCH if epoch == done // UPDATES_OF_AN_EPOCH else 0
-        skips = skipped and not options.stateful_loader  # which goes on where it was by itself
-        batches = accelerator.skip_first_batches(loader, skipped) if skips else loader
+        batches = accelerator.skip_first_batches(loader, skipped) if skipped else loader
         for number, (inputs, targets) in enumerate(batches, epoch * UPDATES_OF_AN_EPOCH + skipped + 1):  # fmt: skip
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(inputs), targets)
