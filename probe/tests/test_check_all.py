@@ -98,7 +98,7 @@ def test_a_training_that_fails_has_no_answer_and_says_why(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--only", "resum"), '"resum" is none of '),
+        (("--only", "resum"), '"resum" is not one of '),
         (("--every", "0"), "updates"),
         (("--resume", "again {ranks} {folder}"), "name their number by --ranks"),
     ],

@@ -10,9 +10,11 @@ from typing import Any
 from ckptbench.config import study as config
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.section import json_schema
+from ckptbench.config.trainers import TrainersSection
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.user_costs import UserCosts, UserRecovery, UserStrategy
 from ckptbench.inputs.datasets.sources import DATASETS
+from ckptbench.trainers.trainer import Trainer
 
 MODELS = (
     config.StudyConfig,
@@ -26,6 +28,8 @@ MODELS = (
     UserCosts,
     UserStrategy,
     UserRecovery,
+    TrainersSection,
+    Trainer,
 )
 
 MOST_NAMES = 7

@@ -79,4 +79,4 @@ def test_two_trainers_under_three_checks_and_a_third_by_one_folder(tmp_path: Pat
 
     shutil.rmtree(trainers)
     done = checkout.run("-n", study="mine.yaml")
-    assert "docs/extending.md says how to add a trainer" in done.stdout
+    assert "docs/trainers.md says how to add a trainer" in done.stdout

@@ -30,7 +30,7 @@ COLUMNS: Mapping[str, str] = {
     "saves": "checkpoints whole",
     "kill": "kill during a save",
     "powercut": "power cut",
-    "stop": "told to stop",
+    "stop": "asked to stop",
     "pointer": "newest pointer",
     "fail": "disk full at a save",
     COST: "cost of a save",

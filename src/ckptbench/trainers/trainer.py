@@ -45,7 +45,7 @@ Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 class Promise(Section):
     """What its documentation says of a column."""
 
-    page: ClassVar[str] = "docs/extending.md"
+    page: ClassVar[str] = "docs/trainers.md"
     text: Text
     source: Annotated[str, Field(pattern="^https://")]
 
@@ -53,7 +53,7 @@ class Promise(Section):
 class Setting(Section):
     """A setting that its documentation offers: a row of its own."""
 
-    page: ClassVar[str] = "docs/extending.md"
+    page: ClassVar[str] = "docs/trainers.md"
     title: Text
     command: Command
     name: Name | None = None
@@ -63,7 +63,7 @@ class Setting(Section):
 class Trainer(Section):
     """The content of the file."""
 
-    page: ClassVar[str] = "docs/extending.md"
+    page: ClassVar[str] = "docs/trainers.md"
     title: Text
     """Name of the row."""
     environment: Name
@@ -71,10 +71,11 @@ class Trainer(Section):
     packages: Annotated[list[str], Field(min_length=1)]
     """Distributions whose versions the row shows."""
     command: Command
-    """Starts a training or, on the same folder, goes on with it."""
+    """Starts a training and, run again on the same {folder}, continues it; {script} and {ranks} are filled in."""
     resume: Command = ""
-    """Only where going on takes another command."""
+    """Only where continuing takes another command."""
     ranks: Count = 1
+    """Ranks that it can start."""
     shards: Flag = False
     """Whether each rank writes a part of the state. Without, what a save does is checked with one rank."""
     epoch: Annotated[int, Field(strict=True, ge=2)]
@@ -82,8 +83,9 @@ class Trainer(Section):
     every: Count | None = None
     """Updates between two saves. Without: a third of an epoch."""
     promises: dict[Column, Promise] = Field(default={})
-    """By column."""
+    """By column, what its documentation says: `text`, of ten words, and `source`, its address."""
     settings: list[Setting] = Field(default=[])
+    """Each is a row of its own: `title` and `command` with a setting that its documentation offers."""
     control: Annotated[str, Field(pattern="^(right|wrong: .+|)$")] = ""
     """`right`, or `wrong: <part>`, of a script that is to show that the checks tell the two apart."""
 
@@ -133,7 +135,7 @@ def rows(folder: Path, names: Sequence[str] | None = None) -> list[Row]:
     """Of the trainers with these names, or of all in the folder. Raises ConfigError with a line for each wrong value."""
     there = sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
     if not there:
-        raise ConfigError(f"{folder}: no folder of it has a {FILE}: docs/extending.md says how to add a trainer")  # fmt: skip
+        raise ConfigError(f"{folder}: no folder of it has a {FILE}: docs/trainers.md says how to add a trainer")  # fmt: skip
     for name in names or ():
         if name not in there:
             raise FieldError(("trainers", "names"), f"{folder} has {', '.join(there)}", name)

@@ -92,7 +92,7 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if name not in QUESTIONS:
-            raise argparse.ArgumentTypeError(f'"{name}" is none of {", ".join(QUESTIONS)}')
+            raise argparse.ArgumentTypeError(f'"{name}" is not one of {", ".join(QUESTIONS)}')
     return names
 
 

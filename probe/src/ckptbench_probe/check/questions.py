@@ -118,7 +118,7 @@ QUESTIONS: dict[str, Question] = {
     "saves": Question("each checkpoint is whole", "saves", saves.REPORT, lambda rhythm: [], _saved, is_resumed=False),
     "pointer": Question("the newest pointer is never ahead", "saves", saves.REPORT, lambda rhythm: [], _pointed, is_resumed=False),
     "kill": Question("a kill during a save leaves a whole checkpoint", "kill", kill.REPORT, lambda rhythm: [], _plain),
-    "stop": Question("saves when it is told to stop", "stop", stop.REPORT, lambda rhythm: ["--at", str(rhythm.between_saves)], _stopped),
+    "stop": Question("saves when it is asked to stop", "stop", stop.REPORT, lambda rhythm: ["--at", str(rhythm.between_saves)], _stopped),
     "fail": Question("a full disk at a save leaves a whole checkpoint", "fail", fail.REPORT, lambda rhythm: [], _plain),
 }  # fmt: skip
 """By name, in the order in which they are asked and shown."""
