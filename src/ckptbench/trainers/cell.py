@@ -141,7 +141,8 @@ def _options(row: Row, check: str) -> list[str]:
 
 def _shown(row: Row, command: str) -> str:
     """As a reader types it in the clone."""
-    return command.replace(str(row.script.absolute()), str(row.script))
+    near = Path(row.folder.parent.name, row.folder.name, row.script.name)
+    return command.replace(str(row.script.absolute()), str(near))
 
 
 def _run(words: Sequence[str], programs: Path, scratch: Path, minutes: float) -> str:

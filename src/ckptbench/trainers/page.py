@@ -17,6 +17,8 @@ MOST_WORDS = 24
 
 def document(table: Sequence[Line]) -> str:
     """The scoreboard, each answer that is no yes with what is promised, and what was measured with."""
+    if not table:
+        return "Not measured yet.\n"
     return "\n".join([*_scores(table), "", *_answers(table), *_versions(table)]) + "\n"
 
 
