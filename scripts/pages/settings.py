@@ -63,7 +63,9 @@ def _line(name: str, schema: Mapping[str, Any], is_required: bool) -> str:
     default = schema.get("default")
     meaning = " ".join(schema["description"].split())
     optional = "" if WITHOUT in meaning else "optional"
-    words = "" if not shown else optional if default is None else f"default `{_as_yaml(default)}`"
+    words = (
+        "" if not shown else optional if default in (None, "") else f"default `{_as_yaml(default)}`"
+    )
     in_brackets = "; ".join(filter(None, [_allowed(schema), words]))
     return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {meaning}\n"
 

@@ -87,7 +87,7 @@ class Trainer(Section):
     settings: list[Setting] = Field(default=[])
     """Each is a row of its own: `title` and `command` with a setting that its documentation offers."""
     control: Annotated[str, Field(pattern="^(right|wrong: .+|)$")] = ""
-    """`right`, or `wrong: <part>`, of a script that is to show that the checks tell the two apart."""
+    """`right`, or `wrong: <part>`, of a script that shows that the checks can say yes and no."""
 
     @model_validator(mode="before")
     @classmethod
