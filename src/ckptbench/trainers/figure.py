@@ -40,6 +40,8 @@ BARS = {"stall_s": ("stall (ms)", 1e3), "hidden_s": ("hidden (ms)", 1e3), "bytes
 """Of one save."""
 BAR = "#56b4e9"
 ROW_IN, HEAD_IN, FOOT_IN, LETTER_IN = 0.19, 1.1, 0.3, 0.051
+WIDEST_IN, LEAST_CELLS = 0.42, 6
+"""Of a cell; and so many are as wide as the words at the head and the legend."""
 ANGLE = 50
 BAR_WIDTH = 1.9
 """Of a column of bars, in cells."""
@@ -53,15 +55,20 @@ def draw(table: Sequence[Line], stem: Path) -> None:
     with paper():
         longest = max(len(next(iter(row.values())).title) for row in rows)
         cells = len(columns) + BAR_WIDTH * len(bars)
-        cell_in = (PAGE_IN - LETTER_IN * longest) / cells
-        figure = plt.figure(figsize=(PAGE_IN, HEAD_IN + FOOT_IN + ROW_IN * len(rows)))
+        cell_in = min(WIDEST_IN, (PAGE_IN - LETTER_IN * longest) / cells)
+        figure = plt.figure(
+            figsize=(
+                LETTER_IN * longest + cell_in * max(cells, LEAST_CELLS),
+                HEAD_IN + FOOT_IN + ROW_IN * len(rows),
+            )
+        )
         axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_xlim(-LETTER_IN * longest / cell_in, cells)
+        axes.set_xlim(-LETTER_IN * longest / cell_in, max(cells, LEAST_CELLS))
         axes.set_ylim(len(rows) + FOOT_IN / ROW_IN, -HEAD_IN / ROW_IN)
         axes.axis("off")
         _heads(axes, columns, bars)
         for place, row in enumerate(rows):
-            _row(axes, place, row, columns)
+            _row(axes, place, row, columns, 0.05 / cell_in)
         for number, name in enumerate(bars):
             _bars(axes, len(columns) + BAR_WIDTH * number, rows, name)
         _separate(axes, rows)
@@ -89,9 +96,9 @@ def _heads(axes: Axes, columns: Sequence[str], bars: Sequence[str]) -> None:
         axes.text(len(columns) + BAR_WIDTH * number + 0.25, -0.25, BARS[name][0], ha="left", va="bottom", rotation=ANGLE)  # fmt: skip
 
 
-def _row(axes: Axes, place: int, row: dict[str, Line], columns: Sequence[str]) -> None:  # fmt: skip
+def _row(axes: Axes, place: int, row: dict[str, Line], columns: Sequence[str], gap: float) -> None:  # fmt: skip
     first = next(iter(row.values()))
-    axes.text(-0.15, place + 0.5, first.title, ha="right", va="center_baseline")
+    axes.text(-gap, place + 0.5, first.title, ha="right", va="center_baseline")
     for number, name in enumerate(columns):
         if name not in row:
             continue
