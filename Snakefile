@@ -25,10 +25,23 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/audit.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/trainers.smk"
+
+
+def get_results():
+    return [
+        *get_all_seals(),  # a run that was removed is made again, though there are tables of it
+        *get_all_figures(),
+        *get_tables([*TABLES, *DECIDED]),
+        get_mark(OF_RUNS),
+        get_mark(OF_DECISION),
+        ANSWER,
+        PAGE,
+    ]
 
 
 keep_signatures()
-if workflow.output_settings.dryrun:
+if workflow.output_settings.dryrun and not ROWS:
     show_plan()
 
 
@@ -36,16 +49,10 @@ report: "workflow/report/workflow.rst"
 
 
 rule all:
-    """The whole study: runs, tables, figures and the answer."""
+    """The whole study: runs, tables, figures and the answer; or, where the config asks for them, the scoreboard of trainers."""
     default_target: True
     input:
-        get_all_seals(),  # a run that was removed is made again, though there are tables of it
-        get_all_figures(),
-        get_tables([*TABLES, *DECIDED]),
-        get_mark(OF_RUNS),
-        get_mark(OF_DECISION),
-        ANSWER,
-        PAGE,
+        get_scoreboard() if ROWS else get_results(),
 
 
 rule runs:
@@ -56,12 +63,15 @@ rule runs:
 
 # A workflow that has this one as a `module:` calls `write_study()` of it in its own `onstart:`.
 onstart:
-    write_study()
+    if not ROWS:
+        write_study()
 
 
 onsuccess:
     show_answer()
+    show_scoreboard()
 
 
 onerror:
     show_failed()
+    draw_what_is_there()

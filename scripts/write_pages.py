@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ckptbench.config.study import schema
+from ckptbench.trainers import page, table
 from scripts.pages import project, registries, run_folder, settings, tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +24,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **registries.PARTS,
     **project.PARTS,
     **run_folder.PARTS,
+    "trainers": lambda: page.document(table.read(ROOT / "docs" / "trainers.csv")),
 }
 """What makes each part."""
 

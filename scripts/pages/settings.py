@@ -10,9 +10,11 @@ from typing import Any
 from ckptbench.config import study as config
 from ckptbench.config.decision import DecisionSection
 from ckptbench.config.section import json_schema
+from ckptbench.config.trainers import TrainersSection
 from ckptbench.decide.failure_file import FailureFile
 from ckptbench.decide.user_costs import UserCosts, UserRecovery, UserStrategy
 from ckptbench.inputs.datasets.sources import DATASETS
+from ckptbench.trainers.trainer import Trainer
 
 MODELS = (
     config.StudyConfig,
@@ -26,6 +28,8 @@ MODELS = (
     UserCosts,
     UserStrategy,
     UserRecovery,
+    TrainersSection,
+    Trainer,
 )
 
 MOST_NAMES = 7
@@ -59,7 +63,9 @@ def _line(name: str, schema: Mapping[str, Any], is_required: bool) -> str:
     default = schema.get("default")
     meaning = " ".join(schema["description"].split())
     optional = "" if WITHOUT in meaning else "optional"
-    words = "" if not shown else optional if default is None else f"default `{_as_yaml(default)}`"
+    words = (
+        "" if not shown else optional if default in (None, "") else f"default `{_as_yaml(default)}`"
+    )
     in_brackets = "; ".join(filter(None, [_allowed(schema), words]))
     return f"- `{name}`{f' ({in_brackets})' if in_brackets else ''}: {meaning}\n"
 

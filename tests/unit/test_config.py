@@ -428,7 +428,7 @@ def test_docstrings_of_fields_are_read_for_the_schema_alone() -> None:
 
 
 def test_every_field_and_option_is_explained_on_a_page() -> None:
-    pages = ("config/README.md", "docs/strategies.md")
+    pages = ("config/README.md", "docs/strategies.md", "docs/trainers.md")
     text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
     missing = [name for name in field_names(schema()) if not re.search(rf"`{name}\b", text)]
     assert not missing

@@ -32,8 +32,8 @@ from tests.living import is_running
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
 LOCKS = sorted((ROOT / "envs").glob("*.txt"))
-EXAMPLES = {"trainers"}
-"""Environments of the trainings in `examples`, beside those of frameworks."""
+EXAMPLES = {"trainers", "trainers_more"}
+"""Environments of the trainings in `examples` and `trainers`, beside those of frameworks."""
 
 
 def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:

@@ -182,5 +182,5 @@ def test_ranks_need_the_packages_of_what_the_matrix_names() -> None:
 
 def test_every_lock_is_of_an_environment_that_a_config_may_name() -> None:
     locks = {path.stem.removesuffix("-cuda") for path in (ROOT / "envs").glob("*.txt")}
-    ours = {"main", "dev", "build-constraints", "trainers"}
+    ours = {"main", "dev", "build-constraints", "trainers", "trainers_more"}
     assert locks - ours == {*environments()}

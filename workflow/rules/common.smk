@@ -29,13 +29,14 @@ from ckptbench.matrix.plugin_spec import NAME
 from ckptbench.config.commands import PATTERN, check_input, shell_prefix
 from ckptbench.common.remedies import blame, lost_link
 from ckptbench.inputs.environments.create import obstacle
-from ckptbench.config.environments import find_environments, read_environments
+from ckptbench.config.environments import find_environments, imports, read_environments
 from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.failed import FailedJob, advice
 from ckptbench.config.identity import OF_DECISION, OF_RUNS, mark_path, refusal
 from ckptbench.config.outlook import Machine, outlook
 from ckptbench.config.planning import check_source, leave_out, plan_study
 from ckptbench.config.sources import sources_of
+from ckptbench.trainers.trainer import rows as find_rows
 
 supply_user(os.environ, Path(".snakemake/caches"))
 
@@ -55,6 +56,8 @@ wildcard_constraints:
     cell=NAME,
     environment=NAME,
     dataset=NAME,
+    trainer=NAME,
+    check="[a-z_]+",
 
 
 @functools.cache
@@ -167,13 +170,19 @@ try:
     shell.prefix(shell_prefix(Path(sys.executable), os.getpid()))
     CONFIG, cells = plan_study(config, get_config_files(), Path(DATASETS))
     cells, LEFT_OUT = leave_out(CONFIG, cells, find_obstacle)
+    ROWS = {}  # trainers that are checked in place of the study
+    NEEDS = imports(cells)
+    if CONFIG.trainers:
+        TRAINERS = Path(CONFIG.trainers.folder or of_clone("trainers"))
+        ROWS = {row.name: row for row in find_rows(TRAINERS, CONFIG.trainers.names)}
+        NEEDS = {row.trainer.environment: () for row in ROWS.values()}
     if workflow.is_main_process:
         sources = ConfigFiles(config, get_config_files())
         FOUND, AWAY = find_environments(
-            CONFIG.environments, cells, sources, Path(PRESENT)
+            CONFIG.environments, NEEDS, sources, Path(PRESENT)
         )
     else:  # a job of a cluster has what was found when the workflow began
-        FOUND = read_environments(CONFIG.environments, cells, Path(PRESENT))
+        FOUND = read_environments(CONFIG.environments, NEEDS, Path(PRESENT))
         AWAY = {}
     # What no config names is ckptbench's own, wherever the workflow runs that has it as a module.
     is_named = "rates" in CONFIG.decision.model_fields_set
@@ -322,4 +331,5 @@ def show_answer():
 
 def show_failed():
     """Print which jobs failed and why, and how to go on."""
-    print(advice(get_failed(), get_all_seals(), Path("results")), file=sys.stderr)
+    wanted = get_all_answers() if ROWS else get_all_seals()
+    print(advice(get_failed(), wanted, Path("results")), file=sys.stderr)

@@ -55,6 +55,11 @@ def pointed_before_sync(run: ProbedRun) -> list[str]:
     ]
 
 
+def moves(run: ProbedRun) -> int:
+    """Of pointers to a checkpoint that is known."""
+    return sum(bool(_newest(pointer, process)) for process, pointer, _ in _pointers(run))
+
+
 def _pointers(run: ProbedRun) -> Iterator[tuple[ProbedProcess, Change, set[str]]]:
     """Each with the paths that were whole when it was moved. Files of a checkpoint itself are no pointers, nor what an engine does within the call that saves."""
     made_aside = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -21,6 +21,8 @@ from ckptbench.matrix.registry import DATA, environments
 DIGITS = "digits"
 """The dataset that is a part of scikit-learn."""
 
+OF_TRAINERS = ("trainers", "trainers_more")
+"""Environments that no framework of the study has."""
 USE = "use present, {python: PATH} or {command: PROGRAM ARGUMENTS}"
 
 
@@ -56,7 +58,7 @@ def _spec(value: object) -> object:
     raise ValueError(USE)
 
 
-EnvironmentName = Annotated[str, OneOf(tuple(environments()))]
+EnvironmentName = Annotated[str, OneOf((*environments(), *OF_TRAINERS))]
 EnvironmentSpec = Annotated[
     EnvironmentSection,
     BeforeValidator(_spec, json_schema_input_type=Literal["present"] | EnvironmentSection),
@@ -75,14 +77,14 @@ def find_environment(
 
 
 def find_environments(
-    specs: Mapping[str, EnvironmentSection], cells: Sequence[Cell], sources: ConfigFiles, folder: Path
+    specs: Mapping[str, EnvironmentSection], needs: Mapping[str, Sequence[str]], sources: ConfigFiles, folder: Path
 ) -> tuple[dict[str, PresentEnvironment], dict[str, ConfigError]]:  # fmt: skip
-    """Those that the cells use, by name; and why one is away that was there, as its description in `folder` says.
+    """Those that are used, by name; and why one is away that was there, as its description in `folder` says.
 
-    It is no error until a run needs it. Raises ConfigError for one that was never there.
+    `needs`: the modules that are imported from each. It is no error until a run needs it. Raises ConfigError for one that was never there.
     """
     found, away = {}, {}
-    for name, modules in imports(cells).items():
+    for name, modules in needs.items():
         if name not in specs:
             continue
         try:
@@ -95,14 +97,13 @@ def find_environments(
 
 
 def read_environments(
-    specs: Mapping[str, EnvironmentSection], cells: Sequence[Cell], folder: Path
+    specs: Mapping[str, EnvironmentSection], needs: Iterable[str], folder: Path
 ) -> dict[str, PresentEnvironment]:
-    """Those that the cells use, as they are described in `folder`. One of which nothing is there yet is left out."""
-    used = [name for name in imports(cells) if name in specs]
+    """Those that are used, as they are described in `folder`. One of which nothing is there yet is left out."""
     return {
         name: PresentEnvironment.read(folder / name)
-        for name in used
-        if (folder / name / READY).exists()
+        for name in needs
+        if name in specs and (folder / name / READY).exists()
     }
 
 

@@ -11,7 +11,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import Any, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -50,6 +50,8 @@ class Section(BaseModel):
         frozen=True,
         protected_namespaces=(),
     )
+    page: ClassVar[str] = "config/README.md"
+    """That explains the fields."""
 
 
 def json_schema(model: type) -> dict[str, Any]:
@@ -93,13 +95,13 @@ def checked(model: type[Model], sources: ConfigFiles) -> Model:
         raise ConfigError(shortened(lines)) from None
 
 
-def _line(entry: Any, model: type[BaseModel], sources: ConfigFiles) -> str:
+def _line(entry: Any, model: type[Section], sources: ConfigFiles) -> str:
     kind, value = entry["type"], entry["input"]
     location = tuple(part for part in entry["loc"] if part != "[key]")
     if kind == "missing":
         return sources.explain(FieldError(location, _WORDS[kind]))
     if kind in _UNKNOWN:
-        remedy = f"there is no such field{_suggestion(location, model) or ';'} config/README.md lists them all"
+        remedy = f"there is no such field{_suggestion(location, model) or ';'} {model.page} lists them all"
     else:
         words = entry["msg"].removeprefix("Value error, ")
         remedy = _WORDS.get(kind, re.sub("^(Input|String) should", "it should", words))

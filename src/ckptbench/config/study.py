@@ -13,6 +13,7 @@ from ckptbench.config.decision import DecisionSection
 from ckptbench.config.environments import EnvironmentName, EnvironmentSpec
 from ckptbench.config.reading import ConfigFiles
 from ckptbench.config.section import Section, checked, json_schema
+from ckptbench.config.trainers import TrainersSection
 from ckptbench.config.values import (
     LARGEST_NUMBER,
     Count,
@@ -303,6 +304,8 @@ class StudyConfig(Section):
     """`run_minutes`: when a run is given up."""
     decision: DecisionSection = DecisionSection()
     """[What to decide for](#decision)."""
+    trainers: TrainersSection | None = None
+    """Check [trainers](../docs/trainers.md) in place of the study: `config/trainers.yaml`."""
 
     def failures_of(self, cell: Cell) -> tuple[Failure, ...]:
         """The list of failures that the faults of the cell name; empty if they name none."""

@@ -13,7 +13,7 @@ from ckptbench.workflow.frame import run_script
 PACKAGE = "ckptbench.workflow"
 VERBS = (
     *("create-environment", "use-environment", "prepare-dataset", "train-cell", "collect-runs", "analyse"),
-    *("decide", "draw-figure", "write-answer", "write-page", "write-published", "audit"),
+    *("decide", "draw-figure", "write-answer", "write-page", "write-published", "audit"), *("check-trainer", "write-scoreboard"),
 )  # fmt: skip
 """Each has a module of its name with `add_options` and `main`. Only that of the verb is imported: others need other libraries."""
 

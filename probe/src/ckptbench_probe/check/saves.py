@@ -15,7 +15,7 @@ from ckptbench_probe.check.folders import FOLDER
 from ckptbench_probe.check.saved import CANNOT_TELL, MIXED, TORN, WHOLE, Saved
 from ckptbench_probe.harmless import say, say_lines
 from ckptbench_probe.launcher import CannotStartError, environment, launch, run_name, words_of
-from ckptbench_probe.pointers import pointed_before_sync, pointed_too_early
+from ckptbench_probe.pointers import moves, pointed_before_sync, pointed_too_early
 from ckptbench_probe.reading import read
 from ckptbench_probe.screen import NOTHING, WIDTH
 from ckptbench_probe.variables import CHECK
@@ -86,10 +86,11 @@ def tell(folder: Path, name: str, code: int, begun: float) -> int:
     trained = sum(rank.trains for rank in seen)
     beside = _beside(found, begun)
     lines = _lines(found, verdict, code, troubles, beside) if trained else [NOTHING]
+    sentence = _sentence(found, verdict, code, troubles, bool(beside)) if trained else NOTHING
     lines += [_line("pointer", text) for text in (*early, *pointed_before_sync(run))]
     content = {
         "format": FORMAT, "exit_code": CODES[verdict], "verdict": verdict, "ranks": trained, "command_exit_code": code,
-        "checkpoints": [one.as_dict() for one in found], "not_compared": beside, "pointed_too_early": early, "troubles": troubles, "runs": str(folder / name),
+        "lines": [sentence], "checkpoints": [one.as_dict() for one in found], "pointers": moves(run), "not_compared": beside, "pointed_too_early": early, "troubles": troubles, "runs": str(folder / name),
     }  # fmt: skip
     try:
         (folder / REPORT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import fail, kill, powercut, resume, saves, stop
+from ckptbench_probe.check import every, fail, kill, powercut, resume, saves, stop
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ VERBS: dict[str, Any] = {
     "kill": kill,
     "powercut": powercut,
     "fail": fail,
+    "all": every,
 }
 
 
