@@ -30,6 +30,7 @@ from ckptbench.run.plan import Plan
 from ckptbench.run.position import Position
 
 NAMES = ("model.bin", "state/0")
+WHOLE = ObjectPath("memory://bucket/whole")
 numbers = itertools.count()
 
 
@@ -266,24 +267,16 @@ def test_a_run_keeps_its_versions_in_the_store_and_leaves_none(
     assert Plan.read(plan.run_folder / "plan.json").checkpoint_folder == bucket
 
 
-@pytest.mark.parametrize(
-    ("strategy", "format"),
-    [("native", "npz"), ("sharded", "safetensors"), ("async", "safetensors")],
-)
+@pytest.mark.parametrize("written", ["native npz", "sharded safetensors", "async safetensors"])
 def test_an_interrupted_run_goes_on_from_the_store_to_the_same_bits(
-    plan: Plan,
-    execution: Execution,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    strategy: str,
-    format: str,
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
+    strategy, format = written.split()
     cell = dataclasses.replace(plan.cell, strategy=PluginSpec(strategy), format=format)
     plan = dataclasses.replace(plan, cell=cell)
-    (tmp_path / "whole").mkdir()
-    whole = dataclasses.replace(
-        plan, run_folder=tmp_path / "whole", checkpoint_folder=ObjectPath("memory://bucket/whole")
-    )
+    folder = plan.run_folder.with_name("whole")
+    folder.mkdir()
+    whole = dataclasses.replace(plan, run_folder=folder, checkpoint_folder=WHOLE)
     run_cell(whole, execution)
     interrupt(plan, execution, monkeypatch, steps=10)
     run_cell(plan, dataclasses.replace(execution, resume=True))
@@ -320,7 +313,7 @@ def test_versions_of_another_run_folder_are_refused(
 ) -> None:
     run_cell(plan, dataclasses.replace(execution, keep_after_run=1))
     (tmp_path / "other").mkdir()
-    with pytest.raises(LaunchError, match="holds checkpoints of the run .*/run, and this is"):
+    with pytest.raises(LaunchError, match=r"holds checkpoints of the run .*/run, and this is"):
         run_cell(dataclasses.replace(plan, run_folder=tmp_path / "other"), execution)
 
 
