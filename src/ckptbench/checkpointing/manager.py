@@ -157,7 +157,9 @@ class CheckpointManager:
         return self._before_update if overridden else None
 
     def ready(self) -> None:
-        """Let the strategy prepare for its saves. Call it when the framework is built."""
+        """Let the strategy and the stores prepare for their saves. Call it when the framework is built."""
+        for level in self._every_nth:
+            self._stores[level].ready()
         self._strategy.ready()
 
     def sync_trace(self) -> None:

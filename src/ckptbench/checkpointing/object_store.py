@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ckptbench.checkpointing.store import REFUSED, Store, Synced, step_of
+from ckptbench.checkpointing.store import Store, Synced, step_of
 from ckptbench.checkpointing.uploads import fetched, object_checksum
 from ckptbench.checkpointing.version import (
     MANIFEST,
@@ -55,6 +55,10 @@ class ObjectStore(Store[ObjectPath]):
         self._attempt = attempt
         self._marks = marks
         self._fetch_to = fetch_to
+
+    def ready(self) -> None:
+        """Import the library, find the credentials, and open a connection. Raises CheckpointError."""
+        self.folder.below()
 
     @property
     def recycled(self) -> ObjectPath:
@@ -123,9 +127,7 @@ class ObjectStore(Store[ObjectPath]):
             of_step = {step_of(folder): folder for folder in reversed(whole)}  # the latest attempt
             kept = sorted(of_step.values(), key=_key, reverse=True)[: self._keep]
             for folder, names in found.items():
-                is_refused = MANIFEST + REFUSED in names
-                is_old = bool(whole) and _key(folder) <= _key(whole[0])
-                if folder not in kept and (is_refused or is_old):
+                if folder not in kept and whole and _key(folder) <= _key(whole[0]):
                     _remove(folder, names)
         except CheckpointError as error:
             log.warning("old versions stay: %s", error)
@@ -140,11 +142,7 @@ class ObjectStore(Store[ObjectPath]):
 
     def keep_aside(self) -> ObjectPath | None:
         """Copies: the store does not move objects."""
-        found = {
-            folder: names
-            for folder, names in self._found().items()
-            if {MANIFEST, MANIFEST + REFUSED} & names.keys()
-        }
+        found = {folder: names for folder, names in self._found().items() if MANIFEST in names}
         if not found:
             return None
         used = {name.partition("/")[0] for name in self.folder.below()}
@@ -161,7 +159,7 @@ class ObjectStore(Store[ObjectPath]):
         """Also what is left of uploads in parts. An error is only logged."""
         try:
             for folder, names in self._found().items():
-                if not {MANIFEST, MANIFEST + REFUSED} & names.keys():
+                if MANIFEST not in names:
                     log.info("%s was never committed, and is removed", folder)
                     _remove(folder, names)
             self._forget_unfinished()
@@ -178,11 +176,9 @@ class ObjectStore(Store[ObjectPath]):
         return largest
 
     def set_aside(self, folder: ObjectPath) -> ObjectPath:
-        """Its manifest gets another name."""
-        aside = folder / (MANIFEST + REFUSED)
-        (folder / MANIFEST).copy(aside)
+        """Remove its manifest. The next removal takes what is left."""
         folder.remove(MANIFEST)
-        return aside
+        return folder
 
     def fetched(self, version: Version, rank: int) -> AbstractContextManager[Path]:
         """The rank's own copy, on a disk of its node, with another check of every byte."""

@@ -69,6 +69,9 @@ class Store(ABC, Generic[P]):
 
     folder: P
 
+    def ready(self) -> None:
+        """Prepare for the saves of this rank, so that the first one takes no longer than the others."""
+
     @property
     @abstractmethod
     def recycled(self) -> P:
