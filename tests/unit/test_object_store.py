@@ -20,7 +20,7 @@ from ckptbench.checkpointing.object_store import ObjectStore
 from ckptbench.checkpointing.uploads import uploading
 from ckptbench.checkpointing.version import MANIFEST, Version, open_version
 from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
-from ckptbench.common.objects import ObjectPath, place_of
+from ckptbench.common.objects import ObjectPath, StoreError, place_of
 from ckptbench.config.expansion import expand
 from ckptbench.config.study import load_config
 from ckptbench.launch.folder_locks import OWNER
@@ -132,6 +132,29 @@ def test_a_version_that_is_not_what_was_committed_is_set_aside(
     assert store.steps() == [1]
 
 
+def test_a_version_that_cannot_be_read_now_is_not_set_aside(
+    make_store: Callable[..., ObjectStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store()
+    write(store, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fsspec.filesystem("memory")), "cat_file", fails)
+        with pytest.raises(StoreError, match="reduce your request rate"):
+            store.newest()
+    assert store.newest() is not None
+
+
+def test_a_step_that_was_set_aside_can_be_written_once_more(
+    make_store: Callable[..., ObjectStore],
+) -> None:
+    store = make_store()
+    write(store, 1)
+    store.damage_newest()
+    assert store.newest() is None
+    write(store, 1)
+    assert store.newest() is not None
+
+
 def test_what_changes_between_the_check_and_the_load_is_refused(
     make_store: Callable[..., ObjectStore],
 ) -> None:
@@ -237,7 +260,7 @@ def test_a_store_that_does_not_answer_is_named_with_the_remedy(
 ) -> None:
     store = make_store()
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "find", fails)
-    with pytest.raises(CheckpointError) as raised:
+    with pytest.raises(StoreError) as raised:
         store.newest()
     said = str(raised.value)
     assert "reduce your request rate" in said

@@ -23,6 +23,7 @@ from ckptbench.checkpointing.store import Store, Synced, step_of
 from ckptbench.checkpointing.uploads import fetched, object_checksum
 from ckptbench.checkpointing.version import (
     MANIFEST,
+    REFUSED_MANIFEST,
     Version,
     check_objects,
     checksums_of,
@@ -40,6 +41,8 @@ from ckptbench.run.position import Position
 
 log = logging.getLogger(__name__)
 
+COMPLETE = {MANIFEST, REFUSED_MANIFEST}
+"""A version with one of these is, or was, complete."""
 _VERSION = re.compile(r"version-\d+(\.attempt-(\d+))?")
 
 
@@ -142,7 +145,7 @@ class ObjectStore(Store[ObjectPath]):
 
     def keep_aside(self) -> ObjectPath | None:
         """Copies: the store does not move objects."""
-        found = {folder: names for folder, names in self._found().items() if MANIFEST in names}
+        found = {folder: names for folder, names in self._found().items() if COMPLETE & {*names}}
         if not found:
             return None
         used = {name.partition("/")[0] for name in self.folder.below()}
@@ -159,7 +162,7 @@ class ObjectStore(Store[ObjectPath]):
         """Also what is left of uploads in parts. An error is only logged."""
         try:
             for folder, names in self._found().items():
-                if MANIFEST not in names:
+                if not COMPLETE & {*names}:
                     log.info("%s was never committed, and is removed", folder)
                     _remove(folder, names)
             self._forget_unfinished()
@@ -176,9 +179,10 @@ class ObjectStore(Store[ObjectPath]):
         return largest
 
     def set_aside(self, folder: ObjectPath) -> ObjectPath:
-        """Remove its manifest. The next removal takes what is left."""
+        """Its manifest gets another name."""
+        (folder / MANIFEST).copy(folder / REFUSED_MANIFEST)
         folder.remove(MANIFEST)
-        return folder
+        return folder / REFUSED_MANIFEST
 
     def fetched(self, version: Version, rank: int) -> AbstractContextManager[Path]:
         """The rank's own copy, on a disk of its node, with another check of every byte."""

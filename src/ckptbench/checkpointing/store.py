@@ -34,7 +34,7 @@ from ckptbench.checkpointing.version import (
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import fsync
-from ckptbench.common.objects import ObjectPath, Place
+from ckptbench.common.objects import ObjectPath, Place, StoreError
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import KEPT, keep_aside, remove_or_warn, try_to_remove
 from ckptbench.run.events import File
@@ -160,7 +160,7 @@ class Store(ABC, Generic[P]):
         """The newest version that is complete and unchanged, after a check of every byte; None if there is none.
 
         Newer, damaged versions are set aside. Otherwise `retain` would count them and remove sound versions instead.
-        Call it while no rank runs. Raises CheckpointError if a damaged version cannot be set aside.
+        Call it while no rank runs. Raises CheckpointError if a damaged version cannot be set aside, or an object store does not answer.
         """
         return next(self.sound(), None)
 
@@ -175,6 +175,8 @@ class Store(ABC, Generic[P]):
                 return
             try:
                 version = open_version(folder)
+            except StoreError:
+                raise  # the version may be sound
             except CheckpointError as error:
                 log.warning("%s; set aside as %s", error, self.set_aside(folder).name)
                 refused += 1

@@ -84,6 +84,7 @@ def fetched(version: ObjectPath, files: Mapping[File, str], base: Path) -> Itera
     """
     with ExitStack() as stack:
         try:
+            base.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(TemporaryDirectory(prefix="ckptbench-fetched-", dir=base))
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 fetch = partial(_fetch, version, Path(folder))

@@ -27,6 +27,8 @@ from ckptbench.run.identity import Identity
 from ckptbench.run.position import Position
 
 MANIFEST = "manifest.json"
+REFUSED_MANIFEST = "manifest-refused.json"
+"""Name of the manifest of a version in an object store that was set aside. It makes no version, and stands in the way of none."""
 CHECKSUM = "sha256"
 """Manifest entry with the SHA-256 of all other entries, computed from their JSON with sorted keys."""
 
@@ -136,7 +138,7 @@ def check_objects(
 ) -> None:
     """Check that the store has these objects of a version in their sizes, these `others`, and no more. Raises CheckpointError."""
     sizes = {file.name: file.bytes for file in files}
-    found = folder.below()
+    found = {name: size for name, size in folder.below().items() if name != REFUSED_MANIFEST}
     _check_names(folder, found.keys(), sizes, others)
     for name, size in sizes.items():
         if found[name] != size:

@@ -26,6 +26,12 @@ UNANSWERED = (
     "see whether the store answers and has the bucket, and whether the environment has its credentials "
     "(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL)"
 )
+
+
+class StoreError(CheckpointError):
+    """The store does not answer, or refuses: nothing is known of the object."""
+
+
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)")
 
 
@@ -174,7 +180,10 @@ def file_system(scheme: str) -> Any:
 
 @contextmanager
 def asking(path: ObjectPath, done: str) -> Iterator[None]:
-    """Turn every error of the store, whatever library raises it, into a CheckpointError of one line."""
+    """Turn every error of the store, whatever library raises it, into one of one line.
+
+    Raises StoreError, or CheckpointError where the store says that the object is not there.
+    """
     try:
         yield
     except CheckpointError:
@@ -184,9 +193,7 @@ def asking(path: ObjectPath, done: str) -> Iterator[None]:
             f"{path} cannot be {done}: it is not there, or its bucket is not"
         ) from error
     except Exception as error:
-        raise CheckpointError(
-            f"{path} cannot be {done} ({in_words(error)}); {UNANSWERED}"
-        ) from error
+        raise StoreError(f"{path} cannot be {done} ({in_words(error)}); {UNANSWERED}") from error
 
 
 def in_words(error: BaseException) -> str:
