@@ -25,7 +25,6 @@ from ckptbench.matrix.registry import (
     NATIVE,
     NOTHING,
     OBJECTS,
-    RECOVERIES,
     STRATEGIES,
     STREAMED,
 )
@@ -74,8 +73,6 @@ def check_objects(cell: Cell, config: StudyConfig) -> None:
         return
     if OBJECTS not in FRAMEWORKS[cell.framework].offers:
         fault = f"{cell.framework} does not write to an object store: use {offering(OBJECTS)}"
-    elif RECOVERIES[cell.recovery.name].own_environment:
-        fault = f"the environment of the recovery {cell.recovery.name} has no library for an object store: use another one"
     elif not STRATEGIES[cell.strategy.name].as_objects:
         can = ", ".join(name for name, entry in STRATEGIES.items() if entry.as_objects)
         fault = f"the strategy {cell.strategy.name} does not write to an object store: use {can}"
