@@ -235,8 +235,8 @@ def test_a_study_of_pytorch_on_an_object_store_proves_its_restarts_and_decides(
     proof, consistency = checkout.table("resume_proof"), checkout.table("consistency")
     (row,) = proof[proof["history"] == "killed_inside"].to_dict("records")
     assert (row["strategy"], row["attempts"], row["bit_equal"]) == ("dcp", 2, True)
-    assert {*consistency["consistent"]} == {"yes"}
+    assert consistency["consistent"].all()
     assert (consistency["versions_compared"] >= 2).all()
     assert {*checkout.table("runs")["checkpoint_file_system"]} == {"s3"}
-    assert (checkout.table("checkpoints")["durable_s"] > 0).all()
+    assert (checkout.table("checkpoints")["durable_s"].dropna() > 0).all()
     assert {key.rpartition("/")[2] for key in server.objects()} == {OWNER}
