@@ -144,7 +144,7 @@ def strategies_of(framework: str) -> list[str]:
 def levels_with(store: CheckpointStore) -> Levels:
     """The shared level alone."""
     levels = Levels({SHARED: store.folder}, keep=1)
-    levels.stores[SHARED] = store
+    levels.shared = store
     return levels
 
 

@@ -30,7 +30,7 @@ IDENTITY = Identity(
 def levels_with(store: CheckpointStore) -> Levels:
     """The shared level alone."""
     levels = Levels({SHARED: store.folder}, keep=1)
-    levels.stores[SHARED] = store
+    levels.shared = store
     return levels
 
 

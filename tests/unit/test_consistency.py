@@ -18,15 +18,7 @@ from ckptbench.analysis.collect.runs import collect
 from ckptbench.analysis.derive import derive
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
 from ckptbench.checkpointing.levels import KEPT_LOCAL
-from ckptbench.checkpointing.pieces import write_pieces
-from ckptbench.checkpointing.state_files import (
-    bytes_of,
-    load_shards,
-    own_shard,
-    save_own,
-    shard_file,
-    shard_name,
-)
+from ckptbench.checkpointing.state_files import load_shards, save_own, save_shard
 from ckptbench.checkpointing.version import Version
 from ckptbench.launch.run import Execution, run_cell
 from ckptbench.matrix.plugin_spec import PluginSpec
@@ -184,11 +176,9 @@ class Late(Strategy):
     def _write(self, position: Position, staging: Path, own: File) -> tuple[File, ...]:
         if position.step < self.LAST:
             assert self.go.wait(300)
-        share = own_shard(self._training_state.handles(), 0, 1)
-        pieces = (bytes_of(tensor.read())[piece.bytes] for tensor, piece in share)
-        write_pieces(staging / shard_name(0), [piece for _, piece in share], pieces)
+        shard = save_shard(staging, self._training_state.handles(), 0, 1)
         self.taken.set()
-        return own, shard_file(staging, 0)
+        return own, shard
 
     def load(self, version: Version, folder: Path) -> None:
         load_shards(version, folder, self._training_state, 0)

@@ -97,7 +97,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "run/manifest.json": Attempt.read,
     "run/seal.json": lambda path: verify_seal(path.parent),
     "version-00000001/manifest.json": lambda path: read_version(path.parent),
-    "staging/done-1.json": lambda path: gather_marked(path.parent, [1], are_written=True),
+    "staging/done-1.json": lambda path: gather_marked(
+        path.parent, [1], are_written=True, staging=path.parent
+    ),
     "dataset/dataset.json": lambda path: Dataset.open(path.parent),
     "study.json": StudyRecord.read,
     "run/trace-0.jsonl": lambda path: [*whole_events(path)],

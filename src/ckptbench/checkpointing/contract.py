@@ -16,8 +16,10 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.store import Store
 from ckptbench.checkpointing.version import Version
+from ckptbench.common.errors import CheckpointError
+from ckptbench.common.objects import ObjectPath, Place
 from ckptbench.frameworks.contract import Arrays, Format, TensorHandle
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.run.control.ranks import RankContext
@@ -84,14 +86,14 @@ class Slot:
     """Where the files of one save go at one level."""
 
     level: str
-    folder: Path
-    """The partial folder, which may not be there yet: see `open`."""
-    recycled: Path
+    folder: Place
+    """The partial folder, which may not be there yet: see `open`. Or the beginning of the names of all objects."""
+    recycled: Place
     """The folder in which files of a removed version may lie. A rank may move its own from there into `folder` and write
     over them. Only of use where the registry entry says `recycles`."""
 
     @classmethod
-    def of(cls, store: CheckpointStore, level: str, step: int) -> Self:
+    def of(cls, store: Store[Any], level: str, step: int) -> Self:
         return cls(level, store.partial_folder(step), store.recycled)
 
     def open(self) -> Path:
@@ -99,8 +101,14 @@ class Slot:
 
         The first rank that asks creates it. A strategy that writes in the background asks there: training need not wait.
         """
+        if isinstance(self.folder, ObjectPath):
+            raise CheckpointError(f"this strategy does not write to an object store: {self.folder}")
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder
+
+    def place(self) -> Place:
+        """`open` for a strategy that writes objects as well (`StrategyEntry.as_objects`)."""
+        return self.folder if isinstance(self.folder, ObjectPath) else self.open()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,10 @@ class Shard:
 
 
 def written_file(staging: Path, name: str, kind: FileKind, rank: int | None) -> File:
-    """The `File` record of a file in `staging`. `rank`: the rank that it belongs to; None if it belongs to all."""
+    """The `File` record of a file in `staging`. `rank`: the rank that it belongs to; None if it belongs to all.
+
+    Of an object, `Upload.file` is the record.
+    """
     return File(name=name, kind=kind, rank=rank, bytes=(staging / name).stat().st_size)
 
 

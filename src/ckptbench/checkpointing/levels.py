@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import os
+import tempfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
-from ckptbench.checkpointing.store import CheckpointStore
+from ckptbench.checkpointing.object_store import ObjectStore
+from ckptbench.checkpointing.store import CheckpointStore, Store
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.objects import UNANSWERED, ObjectPath, Place
 from ckptbench.common.own_folder import ForeignFolder, make_own
 from ckptbench.common.remedies import blame, free, number_of, remedy
 from ckptbench.common.removal import remove_or_warn
@@ -36,30 +42,37 @@ class Levels:
         keep: int,
         keep_local: int = KEPT_LOCAL,
         attempt: int = 1,
+        shared: ObjectStore | None = None,
     ) -> None:
-        """`folders` by level, the nearest first; the shared one is among them. `keep` versions stay in that one, and
-        `keep_local` in each of the others. `attempt` is that of the run which writes."""
-        self.stores = {
-            level: CheckpointStore(
-                folder, keep=keep if level == SHARED else keep_local, attempt=attempt
-            )
+        """`folders` by level, the nearest first. `keep` versions stay in the shared one, and `keep_local` in each of the others.
+        `attempt` is that of the run which writes. `shared`: the shared level, which has no folder then."""
+        self.local = {
+            level: CheckpointStore(folder, keep=keep_local, attempt=attempt)
             for level, folder in folders.items()
+            if level != SHARED
         }
+        """Those that belong to a node, the nearest first."""
+        self.shared: Store[Any] = shared or CheckpointStore(
+            folders[SHARED], keep=keep, attempt=attempt
+        )
 
     @property
-    def shared(self) -> CheckpointStore:
-        return self.stores[SHARED]
+    def stores(self) -> dict[str, Store[Any]]:
+        """All of them, the nearest first."""
+        return {**self.local, SHARED: self.shared}
 
     def shared_alone(self) -> Levels:
         """The same without the local tiers."""
-        alone = Levels({SHARED: self.shared.folder}, keep=0)
-        alone.stores[SHARED] = self.shared
+        alone = copy.copy(self)
+        alone.local = {}
         return alone
 
-    @property
-    def local(self) -> dict[str, CheckpointStore]:
-        """Those that belong to a node, the nearest first."""
-        return {level: store for level, store in self.stores.items() if level != SHARED}
+    def fetched(self, version: Version, rank: int) -> AbstractContextManager[Path]:
+        """A folder with the files that this rank loads of a version, while it does. Files are read where they lie, objects are fetched."""
+        if isinstance(version.folder, Path):
+            return nullcontext(version.folder)
+        assert isinstance(self.shared, ObjectStore)
+        return self.shared.fetched(version, rank)
 
     def make(self) -> None:
         """Make the folders of the local tiers, for this user alone. Call it before anything in them is changed.
@@ -101,7 +114,7 @@ class Levels:
                 return version
         return None
 
-    def damage_newest(self) -> Path | None:
+    def damage_newest(self) -> Place | None:
         """Damage the newest version at the nearest level that has it, as `CheckpointStore.damage_newest` does.
 
         Returns the damaged file, or None if there is no version.
@@ -109,7 +122,8 @@ class Levels:
         stores = [store for store in self.stores.values() if store.steps()]
         if not stores:
             return None
-        return max(stores, key=lambda store: store.steps()[0]).damage_newest()
+        damaged: Place = max(stores, key=lambda store: store.steps()[0]).damage_newest()
+        return damaged
 
     def keep_aside(self) -> None:
         """Move the versions of all levels to where nothing reads or removes them. Call it while no rank runs. Raises CheckpointError."""
@@ -138,9 +152,10 @@ class Levels:
                 remove_or_warn(path)
 
 
-def open_levels(plan: Plan, *, node: str | None = None) -> Levels:
+def open_levels(plan: Plan, *, node: str | None = None, keep: int | None = None) -> Levels:
     """The stores of a run. The shared one is always among them: what is left of an earlier run may lie there.
 
+    `keep` versions stay at the shared level. None: as many as the config says.
     `node` is the name of this node if the ranks are on several; the local tiers then are those of its part of the run.
     None: all ranks are on one node.
     """
@@ -150,12 +165,19 @@ def open_levels(plan: Plan, *, node: str | None = None) -> Levels:
         for level in levels_of(plan.cell.strategy)
         if (base := bases.get(level)) is not None
     }
-    return Levels(
-        {**folders, SHARED: plan.checkpoint_folder},
-        keep=plan.training.keep_during_run,
-        keep_local=KEPT_LOCAL if node is None else KEPT_SPREAD,
+    keep = plan.training.keep_during_run if keep is None else keep
+    keep_local = KEPT_LOCAL if node is None else KEPT_SPREAD
+    if isinstance(plan.checkpoint_folder, Path):
+        folders[SHARED] = plan.checkpoint_folder
+        return Levels(folders, keep=keep, keep_local=keep_local, attempt=plan.attempt)
+    shared = ObjectStore(
+        plan.checkpoint_folder,
+        keep=keep,
         attempt=plan.attempt,
+        marks=plan.run_folder / "checkpoints",
+        fetch_to=plan.node_folder or Path(tempfile.gettempdir()),
     )
+    return Levels(folders, keep=keep, keep_local=keep_local, attempt=plan.attempt, shared=shared)
 
 
 def local_folders(plan: Plan, *, node: str | None) -> list[Path]:
@@ -180,7 +202,7 @@ def _local_folder(base: Path, level: str, run_folder: Path, node: str | None) ->
 
 
 def failed_save(
-    step: int, error: Exception, level: str | None, folders: Mapping[str, Path]
+    step: int, error: Exception, level: str | None, folders: Mapping[str, Place]
 ) -> CheckpointError:
     """The error of the checkpoint of `step` in one line. `folders` are those of the levels that the save goes to.
 
@@ -197,8 +219,10 @@ def failed_save(
     )
 
 
-def _remedy(error: Exception, level: str, folder: Path) -> str | None:
+def _remedy(error: Exception, level: str, folder: Place) -> str | None:
     """What to do about it. None: the error says so itself, or nothing is known of it."""
+    if isinstance(folder, ObjectPath):
+        return None if isinstance(error, CheckpointError | MemoryError) else UNANSWERED
     other = f"set {SETTINGS[level]} to another disk" if level == SHARED else elsewhere(level)
     number = number_of(error)
     if number is None:

@@ -36,7 +36,7 @@ from ckptbench.checkpointing.strategies.shard_assembly import newest_of_all_node
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError, LaunchError
-from ckptbench.common.files import fsync
+from ckptbench.common.objects import Place
 from ckptbench.matrix.levels import SHARED, levels_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import REMOVING, STRATEGIES, SYNCED, load
@@ -157,7 +157,9 @@ class CheckpointManager:
         return self._before_update if overridden else None
 
     def ready(self) -> None:
-        """Let the strategy prepare for its saves. Call it when the framework is built."""
+        """Let the strategy and the stores prepare for their saves. Call it when the framework is built."""
+        for level in self._every_nth:
+            self._stores[level].ready()
         self._strategy.ready()
 
     def sync_trace(self) -> None:
@@ -230,7 +232,8 @@ class CheckpointManager:
             raise CheckpointError(
                 f"{version.folder} was written as {version.format}, this run writes {self._format}; remove the folder to start over"
             )
-        self._strategy.load(version, version.folder)
+        with self._levels.fetched(version, self._world.rank) as folder:
+            self._strategy.load(version, folder)
 
     def close(self, *, complete: bool = False) -> None:
         """Finish the last save and close the strategy. Raises the same errors as `save`.
@@ -283,22 +286,27 @@ class CheckpointManager:
     def _finish_level(
         self, slot: Slot, position: Position, files: tuple[File, ...], meet: Callable[[], None]
     ) -> Durable | None:
-        level, staging = slot.level, slot.open()
+        level, staging = slot.level, slot.place()
+        store = self._stores[level]
+        marks = store.marks(staging)
         if not self._commits(level):
-            for file in files:
-                # Each rank syncs its own files: another node cannot sync bytes that are still in this node's memory.
-                fsync(staging / file.name)
-            mark_written(staging, self._world.rank, files)
+            store.sync_shard(staging, files)
+            mark_written(marks, self._world.rank, files)
             meet()  # wait until all shards are written
             meet()  # wait until the version is committed
             return None
         meet()
-        others = gather_marked(staging, self._writers_of(level)[1:], are_written=self._blocking)
+        others = gather_marked(
+            marks,
+            self._writers_of(level)[1:],
+            are_written=self._blocking,
+            staging=staging if isinstance(staging, Path) else None,
+        )
         durable = self._commit(level, staging, position, [*files, *others])
         meet()
         return durable
 
-    def _commit(self, level: str, staging: Path, position: Position, files: list[File]) -> Durable:
+    def _commit(self, level: str, staging: Place, position: Position, files: list[File]) -> Durable:
         store = self._stores[level]
         synced = store.sync(
             staging,
@@ -341,7 +349,7 @@ class CheckpointManager:
     def _retain(self, pending: PendingSave) -> None:
         """Remove old versions behind training, if there are any and this rank commits. Call it when the save is finished."""
         own = [level for level in pending.shard.written if self._commits(level)]
-        if any(self._stores[level].surplus() for level in own):
+        if any(self._stores[level].has_surplus() for level in own):
             self._behind.put(partial(self._retain_behind, pending, own))
         else:
             pending.removed.set_result(None)

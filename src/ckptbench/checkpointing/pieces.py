@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ckptbench.checkpointing.uploads import Upload
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.small_floats import SMALL_FLOATS, name_of
 
@@ -169,6 +170,15 @@ def _check_readable(tensor: Layout) -> None:
             f"{tensor.name} would be taken for something else than a tensor's name in a file of shards: rename it, or use the "
             "strategy native"
         )
+
+
+def send_pieces(
+    upload: Upload, pieces: Sequence[Piece], blocks: Iterable[NDArray[np.uint8]]
+) -> None:
+    """Write to an object what `write_pieces` writes to a file."""
+    upload.write(header_of(pieces))
+    for block in blocks:
+        upload.write(block.data)
 
 
 def write_pieces(path: Path, pieces: Sequence[Piece], blocks: Iterable[NDArray[np.uint8]]) -> None:

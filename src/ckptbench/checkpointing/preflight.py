@@ -12,6 +12,7 @@ from ckptbench.checkpointing.levels import KEPT_LOCAL, KEPT_SPREAD, elsewhere, o
 from ckptbench.checkpointing.store import held_bytes
 from ckptbench.common.errors import CheckpointError, LaunchError
 from ckptbench.common.memory import available_memory, free_shared_memory
+from ckptbench.common.objects import ObjectPath
 from ckptbench.common.remedies import blame, cause
 from ckptbench.matrix.levels import MEMORY, NODE, SETTINGS, SHARED
 from ckptbench.matrix.registry import FRAMEWORKS, SLOTS, STRATEGIES
@@ -29,6 +30,8 @@ UNFOLDED_COPIES = 2
 """Of the largest unfolded input: it is made, and copied once more for the product of matrices."""
 MPI_BYTES = 6 << 20
 """Shared memory of a rank that others of its node send messages to through MPI: 5.4 MB with MPICH, with 2 and with 4 ranks."""
+TRIAL = "trial"
+"""Name of the object that says whether a store takes objects."""
 FORMAT_MARGIN = 1.1
 """A checkpoint's size ÷ the bytes of the state, estimated from above for every format."""
 
@@ -86,6 +89,8 @@ def check(plan: Plan, *, ranks_here: int) -> None:
     _check_steps(plan)
     _check_folders(plan)
     _check_memory(plan, ranks_here)
+    if isinstance(plan.checkpoint_folder, ObjectPath):
+        return  # its space has no end
     _compare(
         f"{plan.training.keep_during_run + 1} checkpoint versions in {plan.checkpoint_folder} need about",
         needed_disk(plan),
@@ -193,7 +198,19 @@ def _in_words(size: int) -> str:
 def _check_folders(plan: Plan) -> None:
     """Raises LaunchError where a run cannot write to its folder, or to that of its checkpoints."""
     _check_writable(plan.run_folder, "have the study in another folder")
+    if isinstance(plan.checkpoint_folder, ObjectPath):
+        _check_objects(plan.checkpoint_folder)
+        return
     _check_writable(plan.checkpoint_folder, f"set {SETTINGS[SHARED]} to another folder")
+
+
+def _check_objects(folder: ObjectPath) -> None:
+    """Put an object and remove it. Raises LaunchError."""
+    try:
+        (folder / TRIAL).write(b"x")
+        folder.remove(TRIAL)
+    except CheckpointError as error:
+        raise LaunchError(str(error)) from error
 
 
 def _check_writable(folder: Path, remedy: str) -> None:

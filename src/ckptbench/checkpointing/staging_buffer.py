@@ -24,8 +24,10 @@ from ckptbench.checkpointing.state_files import (
     own_shard,
     shard_name,
 )
+from ckptbench.checkpointing.uploads import uploading
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import write_file
+from ckptbench.common.objects import ObjectPath, Place
 from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, TensorHandle
 from ckptbench.run.events import File
@@ -134,7 +136,7 @@ class StagingBuffer:
                 "that: make all parameters and slots when the framework is built, or use the strategy native"
             )
 
-    def write(self, staging: Path, recycled: Path) -> tuple[File, File]:
+    def write(self, staging: Place, recycled: Place) -> tuple[File, File]:
         """Write both files into `staging`, over those in `recycled` if they are there. Raises CheckpointError."""
         return self._own.write(staging, recycled), self._shard.write(staging, recycled)
 
@@ -174,7 +176,12 @@ class _FileBuffer:
             if value is not None:
                 np.copyto(place, value)
 
-    def write(self, staging: Path, recycled: Path) -> File:
+    def write(self, staging: Place, recycled: Place) -> File:
+        if isinstance(staging, ObjectPath):
+            with uploading(staging / self._file.name) as upload:
+                upload.write(self._memory.data)
+            return upload.file(self._file.kind, self._file.rank)
+        assert isinstance(recycled, Path)
         if self._checksum is not None:
             self._put(staging, recycled)
             return replace(self._file, checksum=self._checksum)

@@ -22,11 +22,14 @@ from ckptbench.checkpointing.pieces import (
     pieces_in,
     read_ahead,
     read_pieces,
+    send_pieces,
     shard_of,
     write_pieces,
 )
+from ckptbench.checkpointing.uploads import uploading
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.objects import ObjectPath, Place
 from ckptbench.common.remedies import blame
 from ckptbench.common.small_floats import name_of
 from ckptbench.frameworks.contract import Arrays, TensorHandle, reading
@@ -41,11 +44,22 @@ def own_name(rank: int) -> str:
     return f"rank-{rank}.safetensors"
 
 
-def save_own(staging: Path, rank: int, state: Arrays) -> File:
+def save_own(staging: Place, rank: int, state: Arrays) -> File:
     """Write the file of `rank` into `staging`. It is not synced."""
-    path = staging / own_name(rank)
-    write_pieces(path, own_pieces(state), map(bytes_of, state.values()))
-    return written_file(staging, path.name, "own", rank)
+    file = File(name=own_name(rank), kind="own", rank=rank, bytes=0)
+    return _save_pieces(staging, file, own_pieces(state), map(bytes_of, state.values()))
+
+
+def _save_pieces(
+    staging: Place, file: File, pieces: Sequence[Piece], blocks: Iterable[NDArray[np.uint8]]
+) -> File:
+    """The file with its size."""
+    if isinstance(staging, ObjectPath):
+        with uploading(staging / file.name) as upload:
+            send_pieces(upload, pieces, blocks)
+        return upload.file(file.kind, file.rank)
+    write_pieces(staging / file.name, pieces, blocks)
+    return written_file(staging, file.name, file.kind, file.rank)
 
 
 def own_pieces(state: Arrays) -> list[Piece]:
@@ -98,9 +112,12 @@ def shard_name(rank: int) -> str:
     return f"state-{rank}.safetensors"
 
 
-def shard_file(staging: Path, rank: int) -> File:
-    """The file of that shard, as it is named to the store."""
-    return written_file(staging, shard_name(rank), "state", rank)
+def save_shard(staging: Place, handles: Sequence[TensorHandle], rank: int, world_size: int) -> File:
+    """Write the shard of the state that `rank` writes of all tensors. It is not synced."""
+    shard = own_shard(handles, rank, world_size)
+    file = File(name=shard_name(rank), kind="state", rank=rank, bytes=0)
+    blocks = (block for handle, piece in shard for block in handle.blocks(piece.bytes))
+    return _save_pieces(staging, file, [piece for _, piece in shard], blocks)
 
 
 def layout_of(handle: TensorHandle) -> Layout:

@@ -1,6 +1,6 @@
 """The store of a run's checkpoint versions: atomic commit, removal of old versions, search for the newest sound one.
 
-A version is written as `version-<step>.partial`. Only after all its files, the manifest and the folder are on stable storage is it
+`Store` is what a folder and an object store (`object_store`) have in common. In a folder, a version is written as `version-<step>.partial`. Only after all its files, the manifest and the folder are on stable storage is it
 renamed to `version-<step>`. So a kill at any moment leaves either the whole version or a partial one that no reader
 takes. A version that was damaged after its commit is set aside as `version-<step>.refused`.
 
@@ -14,11 +14,13 @@ import itertools
 import logging
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ckptbench.checkpointing.checksum import file_checksum
 from ckptbench.checkpointing.version import (
@@ -32,6 +34,7 @@ from ckptbench.checkpointing.version import (
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError
 from ckptbench.common.files import fsync
+from ckptbench.common.objects import ObjectPath, Place, StoreError
 from ckptbench.common.remedies import blame
 from ckptbench.common.removal import KEPT, keep_aside, remove_or_warn, try_to_remove
 from ckptbench.run.events import File
@@ -58,8 +61,147 @@ class Synced:
     """When the last sync of its files returned, ns of `common.clock`. Checksums and manifest may have taken longer."""
 
 
-class CheckpointStore:
-    """The versions of one run in one folder. Every rank may write into a partial folder, but only one rank commits."""
+P = TypeVar("P", Path, ObjectPath)
+
+
+class Store(ABC, Generic[P]):
+    """The versions of one run in one place. Every rank may write into a staging folder, but only one rank commits."""
+
+    folder: P
+
+    def ready(self) -> None:
+        """Prepare for the saves of this rank, so that the first one takes no longer than the others."""
+
+    @property
+    @abstractmethod
+    def recycled(self) -> P:
+        """The folder with files of a removed version, if `retain` has left some."""
+
+    @abstractmethod
+    def partial_folder(self, step: int) -> P:
+        """The place for the files of the version of `step`, which may not be there yet: see `Slot`."""
+
+    @abstractmethod
+    def marks(self, staging: P) -> Path:
+        """The folder for the done markers of the version that is written to `staging`."""
+
+    @abstractmethod
+    def sync_shard(self, staging: P, files: Iterable[File]) -> None:
+        """Put these files, which this rank has written, on stable storage. For a rank that does not commit."""
+
+    @abstractmethod
+    def sync(
+        self,
+        staging: P,
+        files: Iterable[File],
+        *,
+        identity: Identity,
+        position: Position,
+        world_size: int,
+        format: str,
+        attempt: int = 1,
+    ) -> Synced:
+        """Put every file of `staging`, and all that the commit needs, on stable storage.
+
+        Raises CheckpointError if there is another file than those, or one is missing.
+        """
+
+    @abstractmethod
+    def commit(self, staging: P, version: Version) -> None:
+        """Make the synced files a version, in one step."""
+
+    @abstractmethod
+    def has_surplus(self) -> bool:
+        """Whether `retain` may have something to remove. It takes no time that training would notice."""
+
+    @abstractmethod
+    def retain(self, *, recycle: bool = False) -> None:
+        """Remove the surplus. A kill meanwhile leaves the newest `keep` versions as they are."""
+
+    @abstractmethod
+    def forget_recycled(self) -> None:
+        """Remove the folder `recycled`, when no next version will take its files."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove every version, also half-written and refused ones. Call it while no rank runs. Raises CheckpointError."""
+
+    @abstractmethod
+    def keep_aside(self) -> P | None:
+        """Move all versions, refused ones too, to where no store reads or removes them. Call it while no rank runs.
+
+        Returns that place, or None if there is no version. Raises CheckpointError.
+        """
+
+    @abstractmethod
+    def discard_partial(self) -> None:
+        """Remove the half-written versions of killed attempts. Call it while no rank writes."""
+
+    @abstractmethod
+    def damage_newest(self) -> P:
+        """Change a byte in the middle of the largest file of the newest version, which must be there. Returns the file.
+
+        For failures that are planned: a restart must notice it. Call it while no rank runs.
+        """
+
+    @abstractmethod
+    def set_aside(self, folder: P) -> P:
+        """Have no reader take a version that must not be read, and return what is left of it. Raises CheckpointError."""
+
+    @abstractmethod
+    def _committed_folders(self) -> list[P]:
+        """Those of the committed versions, newest first."""
+
+    def _version_folders(self) -> list[P]:
+        """All that a reader looks at, newest first."""
+        return self._committed_folders()
+
+    def newest(self) -> Version | None:
+        """The newest version that is complete and unchanged, after a check of every byte; None if there is none.
+
+        Newer, damaged versions are set aside. Otherwise `retain` would count them and remove sound versions instead.
+        Call it while no rank runs. Raises CheckpointError if a damaged version cannot be set aside, or an object store does not answer.
+        """
+        return next(self.sound(), None)
+
+    def sound(self, *, after: int = -1) -> Iterator[Version]:
+        """The versions of later steps than `after` that are complete and unchanged, newest first, as `newest` checks them.
+
+        Each is checked, and a damaged one set aside, when its turn comes.
+        """
+        refused = 0
+        for folder in self._version_folders():
+            if step_of(folder) <= after:
+                return
+            try:
+                version = open_version(folder)
+            except StoreError:
+                raise  # the version may be sound
+            except CheckpointError as error:
+                log.warning("%s; set aside as %s", error, self.set_aside(folder).name)
+                refused += 1
+            else:
+                if refused:
+                    log.warning("%s is sound, and taken instead", folder)
+                refused = 0
+                yield version
+        if refused:
+            log.warning("%s holds no sound version", self.folder)
+
+    def steps(self) -> list[int]:
+        """Steps of the committed versions, sound or not, newest first."""
+        return [step_of(folder) for folder in self._committed_folders()]
+
+    def versions(self) -> list[Version]:
+        """Every version, oldest first, after a check of every byte. Call it while none is written or removed.
+
+        Raises CheckpointError if one is damaged.
+        """
+        return [open_version(folder) for folder in reversed(self._committed_folders())]
+
+
+class CheckpointStore(Store[Path]):
+    """The versions of one run in one folder."""
 
     def __init__(self, folder: Path, *, keep: int, attempt: int = 1) -> None:
         """From attempt 2 on the attempt is part of the staging folder's name: files of an earlier attempt may be left under the plain name."""
@@ -73,7 +215,6 @@ class CheckpointStore:
         return self.folder / RECYCLED
 
     def partial_folder(self, step: int) -> Path:
-        """The folder for the files of the version of `step`, which may not be there yet: `Slot.open` makes it."""
         attempt = "" if self._attempt == 1 else f".attempt-{self._attempt}"
         return self.folder / f"{version_name(step)}{attempt}{PARTIAL}"
 
@@ -114,12 +255,22 @@ class CheckpointStore:
 
     def commit(self, staging: Path, version: Version) -> None:
         """Give the synced folder the name of its version, and sync the folder in which it lies."""
-        if os.path.lexists(
-            version.folder
-        ):  # the run wrote this step before it resumed from an older one
-            version.folder.rename(_free_name(version.folder))  # `retain` removes it
-        staging.rename(version.folder)
+        folder = self.folder / version_name(version.position.step)
+        if os.path.lexists(folder):  # the run wrote this step before it resumed from an older one
+            folder.rename(_free_name(folder))  # `retain` removes it
+        staging.rename(folder)
         fsync(self.folder)
+
+    def marks(self, staging: Path) -> Path:
+        return staging
+
+    def sync_shard(self, staging: Path, files: Iterable[File]) -> None:
+        """Another node cannot sync bytes that are still in this node's memory."""
+        for file in files:
+            fsync(staging / file.name)
+
+    def has_surplus(self) -> bool:
+        return bool(self.surplus())
 
     def surplus(self) -> list[Path]:
         """The folders to remove: versions older than the newest `keep`, leftovers of removals, refused versions.
@@ -186,7 +337,7 @@ class CheckpointStore:
     def forget_after(self, step: int) -> None:
         """Remove the versions of later steps, which training will write anew. Call it while no rank writes. Raises CheckpointError."""
         for folder in self._version_folders():
-            if _step_of(folder) > step:
+            if step_of(folder) > step:
                 _remove(folder)
 
     def discard_partial(self) -> None:
@@ -194,47 +345,6 @@ class CheckpointStore:
         for folder in self._entries(PARTIAL):
             log.info("%s was never committed, and is removed", folder)
             remove_or_warn(folder)
-
-    def newest(self) -> Version | None:
-        """The newest version that is complete and unchanged, after a check of every byte; None if there is none.
-
-        Newer, damaged versions are set aside. Otherwise `retain` would count them and remove sound versions instead.
-        Call it while no rank runs. Raises CheckpointError if a damaged version cannot be set aside.
-        """
-        return next(self.sound(), None)
-
-    def sound(self, *, after: int = -1) -> Iterator[Version]:
-        """The versions of later steps than `after` that are complete and unchanged, newest first, as `newest` checks them.
-
-        Each is checked, and a damaged one set aside, when its turn comes.
-        """
-        refused = 0
-        for folder in self._version_folders():
-            if _step_of(folder) <= after:
-                return
-            try:
-                version = open_version(folder)
-            except CheckpointError as error:
-                log.warning("%s; set aside as %s", error, self.set_aside(folder).name)
-                refused += 1
-            else:
-                if refused:
-                    log.warning("%s is sound, and taken instead", folder)
-                refused = 0
-                yield version
-        if refused:
-            log.warning("%s holds no sound version", self.folder)
-
-    def steps(self) -> list[int]:
-        """Steps of the committed versions, sound or not, newest first."""
-        return [_step_of(folder) for folder in self._committed_folders()]
-
-    def versions(self) -> list[Version]:
-        """Every version, oldest first, after a check of every byte. Call it while none is written or removed.
-
-        Raises CheckpointError if one is damaged.
-        """
-        return [open_version(folder) for folder in reversed(self._committed_folders())]
 
     def damage_newest(self) -> Path:
         """Change a byte in the middle of the largest file of the newest version, which must be there. Returns the file.
@@ -322,11 +432,12 @@ def _write_synced_manifest(staging: Path, version: Version) -> None:
 def _versions_in(found: Iterable[Path]) -> list[Path]:
     """Those that are named like a committed version, newest first."""
     versions = (path for path in found if re.fullmatch(r"version-\d+", path.name))
-    return sorted(versions, key=_step_of, reverse=True)
+    return sorted(versions, key=step_of, reverse=True)
 
 
-def _step_of(folder: Path) -> int:
-    return int(folder.name.split("-")[1])
+def step_of(folder: Place) -> int:
+    """The step in the name of a version."""
+    return int(folder.name.partition(".")[0].split("-")[1])
 
 
 def _has_manifest(folder: Path) -> bool:

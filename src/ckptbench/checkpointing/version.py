@@ -10,13 +10,16 @@ import hashlib
 import json
 import stat
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ckptbench.checkpointing.checksum import ALGORITHM, file_checksum
+from ckptbench.checkpointing.uploads import object_checksum
 from ckptbench.common.errors import CheckpointError, RunFolderError
-from ckptbench.common.files import is_inside, read_json, write_json
+from ckptbench.common.files import is_inside, read_json, shaped, write_json
+from ckptbench.common.objects import ObjectPath, Place
 from ckptbench.common.remedies import blame, cause
 from ckptbench.common.shape import check
 from ckptbench.run.events import File, FileKind
@@ -24,6 +27,8 @@ from ckptbench.run.identity import Identity
 from ckptbench.run.position import Position
 
 MANIFEST = "manifest.json"
+REFUSED_MANIFEST = "manifest-refused.json"
+"""Name of the manifest of a version in an object store that was set aside. It makes no version, and stands in the way of none."""
 CHECKSUM = "sha256"
 """Manifest entry with the SHA-256 of all other entries, computed from their JSON with sorted keys."""
 
@@ -32,7 +37,7 @@ CHECKSUM = "sha256"
 class Version:
     """A complete checkpoint version."""
 
-    folder: Path
+    folder: Place
     identity: Identity
     """The training that wrote it."""
     position: Position
@@ -43,10 +48,10 @@ class Version:
     attempt: int = 1
     """The attempt at the run that wrote it. Two attempts may write the same step, and not always the same bits."""
 
-    def read_by(self, rank: int) -> list[Path]:
+    def read_by(self, rank: int) -> list[File]:
         """The files that this rank reads to load the version: all except the `own` and `replica` files of other ranks."""
         return [
-            self.folder / file.name
+            file
             for file in self.files.values()
             if file.kind not in ("own", "replica") or file.rank == rank
         ]
@@ -56,9 +61,12 @@ Checksums = Mapping[str, str]
 """The checksum of each file, by its name, as `checksum.file_checksum` computes it."""
 
 
-def version_name(step: int) -> str:
-    """Name of the folder of a version."""
-    return f"version-{step:08d}"
+def version_name(step: int, attempt: int = 1) -> str:
+    """Name of the folder of a version.
+
+    In an object store nothing can be renamed, so that from attempt 2 on the attempt that wrote it is part of the name.
+    """
+    return f"version-{step:08d}" + ("" if attempt == 1 else f".attempt-{attempt}")
 
 
 def names_in(folder: Path) -> list[str]:
@@ -79,8 +87,8 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
-def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None:
-    """Write the manifest of `version` into `folder`, which still is the staging folder and not `version.folder`."""
+def manifest_of(version: Version, checksums: Checksums) -> dict[str, Any]:
+    """The content of the manifest."""
     content = {
         "identity": version.identity.to_json(),
         "step": version.position.step,
@@ -99,25 +107,52 @@ def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None
             for name, file in version.files.items()
         },
     }
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def write_manifest(folder: Path, version: Version, checksums: Checksums) -> None:
+    """Write the manifest of `version` into `folder`, which still is the staging folder and not `version.folder`."""
     # The store syncs it together with the other files.
-    write_json(folder / MANIFEST, {**content, CHECKSUM: _checksum(content)}, synced=False)
+    write_json(folder / MANIFEST, manifest_of(version, checksums), synced=False)
 
 
-def open_version(folder: Path) -> Version:
+def open_version(folder: Place) -> Version:
     """Read a version and check every byte of it. Raises CheckpointError that names the first difference."""
     version, checksums = _read(folder)
-    _check_names(folder, version.files)
+    if isinstance(folder, ObjectPath):
+        check_objects(folder, version.files.values(), {MANIFEST})
+        for name, file in version.files.items():
+            if object_checksum(folder / name, file.bytes) != checksums[name]:
+                raise CheckpointError(
+                    f"checkpoint file {folder / name} was changed after its commit"
+                )
+        return version
+    _check_names(folder, _names_found(folder), version.files)
     for name, file in version.files.items():
         _check_file(folder / name, file.bytes, checksums[name])
     return version
 
 
-def checksums_of(folder: Path) -> Checksums:
+def check_objects(
+    folder: ObjectPath, files: Iterable[File], others: AbstractSet[str] = frozenset()
+) -> None:
+    """Check that the store has these objects of a version in their sizes, these `others`, and no more. Raises CheckpointError."""
+    sizes = {file.name: file.bytes for file in files}
+    found = {name: size for name, size in folder.below().items() if name != REFUSED_MANIFEST}
+    _check_names(folder, found.keys(), sizes, others)
+    for name, size in sizes.items():
+        if found[name] != size:
+            raise CheckpointError(
+                f"checkpoint file {folder / name} has {found[name]} bytes, was committed with {size}"
+            )
+
+
+def checksums_of(folder: Place) -> Checksums:
     """The checksums in the manifest of a version that was checked before. Raises as `read_version` does."""
     return _read(folder)[1]
 
 
-def read_version(folder: Path) -> Version:
+def read_version(folder: Place) -> Version:
     """Read the manifest of a version that was checked before. Raises CheckpointError if the manifest is damaged."""
     return _read(folder)[0]
 
@@ -144,12 +179,8 @@ class _Manifest(TypedDict):
     sha256: str
 
 
-def _read(folder: Path) -> tuple[Version, Checksums]:
-    _check_place(folder)
-    try:
-        content = read_json(folder / MANIFEST)
-    except RunFolderError as error:
-        raise CheckpointError(f"checkpoint {folder} has no readable manifest: {error}") from error
+def _read(folder: Place) -> tuple[Version, Checksums]:
+    content = _content_of(folder)
     identity = _check_manifest(folder, content)
     entries = content["files"].items()
     checksums = {name: entry[ALGORITHM] for name, entry in entries}
@@ -170,6 +201,16 @@ def _read(folder: Path) -> tuple[Version, Checksums]:
     return version, checksums
 
 
+def _content_of(folder: Place) -> dict[str, Any]:
+    try:
+        if isinstance(folder, ObjectPath):
+            return shaped(folder / MANIFEST, (folder / MANIFEST).read(), dict[str, Any])
+        _check_place(folder)
+        return read_json(folder / MANIFEST)
+    except RunFolderError as error:
+        raise CheckpointError(f"checkpoint {folder} has no readable manifest: {error}") from error
+
+
 def _check_place(folder: Path) -> None:
     """Check that neither the folder nor its manifest is a link: who changes the target would change the version."""
     for path, is_right, what in (
@@ -186,7 +227,7 @@ def _check_place(folder: Path) -> None:
             raise CheckpointError(f"checkpoint {folder} is refused: {path} is no {what}")
 
 
-def _check_manifest(folder: Path, content: dict[str, Any]) -> Identity:
+def _check_manifest(folder: Place, content: dict[str, Any]) -> Identity:
     """Check that `write_manifest` wrote this manifest for this folder, so that its entries need no further check."""
     path = folder / MANIFEST
     try:
@@ -200,12 +241,13 @@ def _check_manifest(folder: Path, content: dict[str, Any]) -> Identity:
     said = {name: value for name, value in content.items() if name != CHECKSUM}
     if content[CHECKSUM] != _checksum(said) or not all(map(is_inside, content["files"])):
         raise _changed(path)
-    if folder.name != version_name(content["step"]):
+    attempt = content["attempt"] if isinstance(folder, ObjectPath) else 1
+    if folder.name != version_name(content["step"], attempt):
         raise CheckpointError(f"checkpoint manifest {path} is that of step {content['step']}")
     return identity
 
 
-def _changed(path: Path, how: str = "") -> CheckpointError:
+def _changed(path: Place, how: str = "") -> CheckpointError:
     return CheckpointError(
         f"checkpoint manifest {path} was changed after its commit, or another version of ckptbench wrote it{how}"
     )
@@ -219,21 +261,29 @@ def _checksum(content: dict[str, Any]) -> str | None:
         return None
 
 
-def _check_names(folder: Path, names: Iterable[str]) -> None:
+def _check_names(
+    folder: Place,
+    found: AbstractSet[str],
+    names: Iterable[str],
+    others: AbstractSet[str] = frozenset({MANIFEST}),
+) -> None:
     """Check that the folder holds exactly the committed files. A format might read any other file that lies there."""
-    try:
-        found = set(names_in(folder))
-    except OSError as error:
-        raise CheckpointError(
-            f"checkpoint {folder} cannot be listed: {blame(error, folder, reading=True)}"
-        ) from error
-    committed = {MANIFEST, *names}
+    committed = {*others, *names}
     if missing := committed - found:
         raise CheckpointError(f"checkpoint file {folder / min(missing)} is missing")
     if unknown := found - committed:
         raise CheckpointError(
             f"checkpoint file {folder / min(unknown)} was not there at the commit: not in the manifest"
         )
+
+
+def _names_found(folder: Path) -> set[str]:
+    try:
+        return set(names_in(folder))
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {folder} cannot be listed: {blame(error, folder, reading=True)}"
+        ) from error
 
 
 def _check_file(path: Path, size: int, checksum: str) -> None:

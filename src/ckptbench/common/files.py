@@ -83,13 +83,20 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_shaped(path: Path, shape: type[Shaped]) -> Shaped:
     """The JSON in a file, with the types that `shape` says. Raises RunFolderError where there is none, whatever lies at `path`."""
     try:
-        content = json.loads(read_regular(path).decode("utf-8"))
-        check(content, shape)
+        found = read_regular(path)
     except OSError as error:
         known = words_of(number_of(error), path, reading=True)
         raise RunFolderError(
             f"{path}: cannot be read: {cause(error)}{f' ({known})' if known else ''}"
         ) from error
+    return shaped(path, found, shape)
+
+
+def shaped(path: object, found: bytes, shape: type[Shaped]) -> Shaped:
+    """The JSON in the bytes of `path`. Raises RunFolderError as `read_shaped` does."""
+    try:
+        content = json.loads(found.decode("utf-8"))
+        check(content, shape)
     except WrongShape as error:
         raise RunFolderError(f"{path}: {error}") from error
     except ValueError as error:

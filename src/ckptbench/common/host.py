@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ckptbench.common.objects import ObjectPath, Place
 from ckptbench.common.remedies import type_of
 
 SOURCE = ("src", "plugins", "workflow", "envs", "Snakefile", "pyproject.toml")
@@ -28,7 +29,7 @@ def source_revision(repository: Path) -> dict[str, Any]:
     }
 
 
-def host_facts(checkpoint_folder: Path) -> dict[str, Any]:
+def host_facts(checkpoint_folder: Place) -> dict[str, Any]:
     """Host, kernel, CPU, usable cores, memory, GPUs, and the type of the file system that holds the checkpoints."""
     return {
         "host": socket.gethostname(),
@@ -37,7 +38,9 @@ def host_facts(checkpoint_folder: Path) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": _gpu_names(),
-        "checkpoint_file_system": type_of(checkpoint_folder),
+        "checkpoint_file_system": checkpoint_folder.scheme
+        if isinstance(checkpoint_folder, ObjectPath)
+        else type_of(checkpoint_folder),
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from ckptbench.config.feasible import (
     check_accumulation,
     check_dataset,
     check_length,
+    check_objects,
     check_omission,
     check_victims,
 )
@@ -38,7 +39,8 @@ def expand(config: StudyConfig) -> list[Cell]:
     """Every cell of the study once, each with what it is compared with, in the order to run them.
 
     Raises ConfigError where an entry of `exclude` matches nothing, a value of an axis fits no cell, nothing is left,
-    there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells, or a name of a cell cannot be that of its files.
+    there are more than MOST_COMBINATIONS combinations or MOST_CELLS cells, a name of a cell cannot be that of its files, or a cell
+    cannot write to the object store.
     """
     _check_combinations(config)
     repeats = _first_repeat(config)
@@ -58,6 +60,8 @@ def expand(config: StudyConfig) -> list[Cell]:
         )
     )
     _check_names(cells)
+    for cell in cells:
+        check_objects(cell, config)
     return cells
 
 

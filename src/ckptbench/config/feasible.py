@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ckptbench.common.errors import ConfigError, DataError
 from ckptbench.common.files import unreadable
+from ckptbench.common.objects import place_of
 from ckptbench.config.reading import FieldError
 from ckptbench.config.study import StudyConfig
 from ckptbench.inputs.datasets.dataset import DESCRIPTION
@@ -17,7 +18,16 @@ from ckptbench.inputs.datasets.sources.source import Source
 from ckptbench.matrix.cell import Cell, offering
 from ckptbench.matrix.networks.layers import BatchNorm, Dropout, Network, Shape
 from ckptbench.matrix.networks.models import network_of
-from ckptbench.matrix.registry import ACCUMULATION, BEYOND, FRAMEWORKS, NOTHING
+from ckptbench.matrix.registry import (
+    ACCUMULATION,
+    BEYOND,
+    FRAMEWORKS,
+    NATIVE,
+    NOTHING,
+    OBJECTS,
+    STRATEGIES,
+    STREAMED,
+)
 from ckptbench.matrix.training import steps_per_epoch
 from ckptbench.run.schedule import kills_of
 
@@ -54,6 +64,25 @@ def check_accumulation(cell: Cell, config: StudyConfig) -> None:
         raise ConfigError(
             f"training.accumulation is {parts}, and batch_size {cell.batch_size} is not a multiple of it"
         )
+
+
+def check_objects(cell: Cell, config: StudyConfig) -> None:
+    """Raises FieldError where checkpoints go to an object store, and the cell cannot write them there."""
+    url = config.checkpoints.folder
+    if cell.is_baseline or url is None or isinstance(place_of(url), Path):
+        return
+    if OBJECTS not in FRAMEWORKS[cell.framework].offers:
+        fault = f"{cell.framework} does not write to an object store: use {offering(OBJECTS)}"
+    elif not STRATEGIES[cell.strategy.name].as_objects:
+        can = ", ".join(name for name, entry in STRATEGIES.items() if entry.as_objects)
+        fault = f"the strategy {cell.strategy.name} does not write to an object store: use {can}"
+    elif cell.strategy == NATIVE and cell.format not in STREAMED:
+        fault = (
+            f"the format {cell.format} needs a file: use {', '.join(STREAMED)} in an object store"
+        )
+    else:
+        return
+    raise FieldError(("checkpoints", "folder"), f"{fault}, or give a folder", url)
 
 
 def check_victims(cell: Cell, config: StudyConfig) -> None:

@@ -19,9 +19,9 @@ from ckptbench.config.values import (
     Count,
     CountFromZero,
     Flag,
+    FolderOrUrl,
     IntervalText,
     OneOf,
-    PathOrNull,
     Seed,
     SpecOf,
     Sweep,
@@ -195,9 +195,9 @@ class TrainingSection(Section):
 class CheckpointSection(Section):
     """Where checkpoints go and how many stay."""
 
-    folder: PathOrNull = None
+    folder: FolderOrUrl | None = None
     """Write checkpoints to `<folder>/<cell>/checkpoints`, for example on another file system. Give each study its own.
-    Without: the run folders.
+    `s3://BUCKET/PREFIX`: to an object store, with credentials and `AWS_ENDPOINT_URL` from the environment. Without: the run folders.
     """
     memory_folder: WholePath | None = None
     """Whole path of a folder in every node's memory, for the level `memory`. Without: `/dev/shm`."""

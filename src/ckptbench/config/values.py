@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import CoreSchema, core_schema
 
 from ckptbench.common.errors import ConfigError
+from ckptbench.common.objects import fault_of
 from ckptbench.matrix.plugin_spec import LARGEST_OPTION, Entry, Option, PluginSpec
 
 T = TypeVar("T")
@@ -154,6 +155,12 @@ def _path(path: str) -> str:
     return os.path.expanduser(path)
 
 
+def _folder_or_url(path: str) -> str:
+    if fault := fault_of(path):
+        raise ValueError(fault)
+    return path
+
+
 def _whole_path(path: str) -> str:
     if not os.path.isabs(path):
         raise ValueError("write the whole path of a folder that every node has, as in /dev/shm/me")
@@ -167,6 +174,8 @@ Flag = Annotated[bool, Field(strict=True)]
 FilePath = Annotated[str, Field(min_length=1), AfterValidator(_path)]
 """A path, which may begin with `~`."""
 PathOrNull = FilePath | None
+FolderOrUrl = Annotated[FilePath, AfterValidator(_folder_or_url)]
+"""A folder, or `s3://BUCKET/PREFIX`."""
 WholePath = Annotated[FilePath, AfterValidator(_whole_path)]
 """The path of a folder on every node, which is not below the folder of the study."""
 IntervalText = Annotated[

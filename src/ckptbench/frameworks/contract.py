@@ -218,12 +218,13 @@ class Format(Generic[F]):
     `save(framework, path)` writes the parameters, the buffers and every optimizer slot to `path`: one plain
     file, a folder, or several files in the same folder whose names begin with that of `path`. It runs on rank 0 alone, so
     it must not communicate; but see `Framework.is_sharded`. It does not sync the files to storage, because the store does.
+    A format among `registry.STREAMED` also takes a stream in place of `path`.
     `read(framework, path)` restores them, bit for bit, in a framework that was built in the same way. It executes
     nothing that it finds in the files; above all it loads no pickle. It raises where a part of the state is missing.
     """
 
     filename: str
-    save: Callable[[F, Path], None]
+    save: Callable[[F, Any], None]
     read: Callable[[F, Path], None]
 
     def load(self, framework: F, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import BinaryIO, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +111,8 @@ def _flat(images: Inputs) -> NDArray[np.float32]:
     return images.astype(np.float32).transpose(0, 3, 1, 2).reshape(len(images), -1)
 
 
-def _save(framework: NumpyFramework, path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **framework.state_dict())  # type: ignore[arg-type]
+def _save(framework: NumpyFramework, target: Path | BinaryIO) -> None:
+    np.savez(target, **framework.state_dict())  # type: ignore[arg-type]
 
 
 def _load(framework: NumpyFramework, path: Path) -> None:

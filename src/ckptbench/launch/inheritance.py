@@ -19,6 +19,8 @@ INHERITED = (
     *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "HSA_*", "HIP_*", "ROCR_*", "ROCM_*", "MIOPEN_*"),
     # frameworks
     *("TORCH*", "PYTORCH_*", "GLOO_*", "TP_*", "TF_*", "XLA_*", "KERAS_*", "JAX_*", "CHAINER*", "CUPY_*", "HOROVOD_*"),
+    # object stores
+    *("AWS_*", "FSSPEC_*"),
     # messages between ranks
     *("MPI*", "OMPI_*", "PRTE_*", "PMI*", "HYDRA_*", "I_MPI_*", "UCX_*", "FI_*", "PSM*", "CRAY*", "PALS_*"),
     # the job that this run has, without which a scheduler starts no rank
@@ -42,6 +44,8 @@ RECORDED = (
     *("TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "GLOO_*", "TP_SOCKET_IFNAME", "XLA_*", "JAX_*", "KERAS_BACKEND"),
     *("TF_ENABLE_*", "TF_NUM_*", "TF_XLA_*", "TF_GPU_*", "TF_CUDNN_*", "TF_DETERMINISTIC_OPS", "TF_FORCE_GPU_ALLOW_GROWTH"),
     *("TF_USE_*", "CHAINER_*", "CHAINERMN_*", "CUPY_*", "HOROVOD_*"),
+    # object stores
+    *("AWS_ENDPOINT_URL*", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE"),
     # messages between ranks
     *("OMPI_MCA_btl*", "OMPI_MCA_pml*", "OMPI_MCA_mtl*", "OMPI_MCA_coll*", "OMPI_MCA_osc*", "OMPI_MCA_mpi_*"),
     *("MPIR_CVAR_*", "MPICH_*", "HYDRA_LAUNCHER*", "HYDRA_IFACE", "I_MPI_*", "UCX_*", "FI_*", "PSM2_*", "PSM3_*"),

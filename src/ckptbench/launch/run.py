@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ckptbench.checkpointing import preflight
 from ckptbench.checkpointing.levels import open_levels
-from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.common.errors import LaunchError
 from ckptbench.common.files import sync_folders, write_json
 from ckptbench.common.processes import is_orphan
@@ -150,7 +149,7 @@ def _name_local(plan: Plan) -> None:
 
 def _prune(plan: Plan, keep: int) -> None:
     """Remove all but the newest `keep` versions, and the recycled one. Errors are only logged: all is measured."""
-    store = CheckpointStore(plan.checkpoint_folder, keep=keep)
+    store = open_levels(plan, keep=keep).shared
     store.retain()
     store.forget_recycled()
 

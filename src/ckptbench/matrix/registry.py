@@ -80,11 +80,13 @@ Precision = Literal["fp32", "bf16"]
 SLOTS: Mapping[Optimizer, int] = {"sgd": 1, "adamw": 2}
 """How many numbers each optimizer keeps of a parameter: its momentum, or its first and second moment."""
 ACCUMULATION = "accumulation"
+OBJECTS = "objects"
 BEYOND = {
     "adamw": "optimizer adamw",
     "bf16": "precision bf16",
     "tokens": "the layers of models that learn from tokens",
     ACCUMULATION: "training.accumulation",
+    OBJECTS: "checkpoints in an object store",
 }
 """What a framework may have or not, with the words of errors."""
 HOROVOD_RECIPE = "src/ckptbench/inputs/environments/horovod.py"
@@ -108,7 +110,7 @@ FRAMEWORKS = Registry(
             formats=("torch_save", "safetensors", "hdf5"),
             # No `statistics`: before every forward pass DistributedDataParallel sends those of rank 0 to all ranks.
             omissions=("position", "momentum", "random"),
-            offers=("adamw", "bf16", "tokens", ACCUMULATION),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION, OBJECTS),
             label="PyTorch",
             color="#0072B2",
             marker="s",
@@ -149,7 +151,7 @@ FRAMEWORKS = Registry(
             omissions=("position", "momentum", "random", "statistics"),
             environment="pytorch",
             shards=True,
-            offers=("adamw", "bf16", "tokens", ACCUMULATION),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION, OBJECTS),
             label="PyTorch FSDP2",
             color="#E69F00",
             marker="P",
@@ -161,7 +163,7 @@ FRAMEWORKS = Registry(
             environment="pytorch",
             shards=True,
             replicas=2,
-            offers=("adamw", "bf16", "tokens", ACCUMULATION),
+            offers=("adamw", "bf16", "tokens", ACCUMULATION, OBJECTS),
             label="PyTorch HSDP",
             color="#999933",
             marker="p",
@@ -195,6 +197,8 @@ def on_any_ranks() -> list[str]:
 DATA = "data"
 """The environment in which datasets are prepared."""
 _PYTORCH = ("pytorch", "pytorch_fsdp", "pytorch_hsdp")
+STREAMED = ("torch_save",)
+"""Formats of `native` that can be written to a stream, as an object store takes them."""
 FORMAT_LABELS = {
     "orbax": "Orbax",
     "npz": "npz",
@@ -248,6 +252,8 @@ class StrategyEntry(Entry):
     depend on how fast one of them was. The saves of any other strategy end in the background."""
     recycles: bool = False
     """Whether it writes over the files of removed versions. Then one removed version stays on the disk for the next."""
+    as_objects: bool = False
+    """Whether it can write to an object store."""
     repeats_state: bool = False
     """Whether every rank writes the whole model and optimizer: R ranks write R times the bytes."""
 
@@ -262,12 +268,15 @@ NATIVE = PluginSpec("native")
 STRATEGIES = Registry(
     {
         NATIVE.name: StrategyEntry(
-            location="ckptbench.checkpointing.strategies.native:Native", stages=("begun", "written")
+            location="ckptbench.checkpointing.strategies.native:Native",
+            stages=("begun", "written"),
+            as_objects=True,
         ),
         "sharded": StrategyEntry(
             location="ckptbench.checkpointing.strategies.sharded:Sharded",
             formats=("safetensors",),
             stages=("begun", "written"),
+            as_objects=True,
         ),
         "async": StrategyEntry(
             location="ckptbench.checkpointing.strategies.asynchronous:Asynchronous",
@@ -275,6 +284,7 @@ STRATEGIES = Registry(
             stages=("begun", "copied", "written"),
             blocking=False,
             recycles=True,
+            as_objects=True,
         ),
         "deepfreeze": StrategyEntry(
             location="ckptbench.checkpointing.strategies.deepfreeze:DeepFreeze",
@@ -303,6 +313,7 @@ STRATEGIES = Registry(
             frameworks=_PYTORCH,
             formats=("dcp",),
             stages=("begun", "written"),
+            as_objects=True,
         ),
         "dcp_async": StrategyEntry(
             location="ckptbench.checkpointing.strategies.pytorch.dcp_async:DcpAsync",
@@ -310,6 +321,7 @@ STRATEGIES = Registry(
             formats=("dcp",),
             stages=("begun", "copied", "written"),
             blocking=False,
+            as_objects=True,
             options={
                 "checkpointer": ("thread", "process"),
                 "staging": ("awaited", "unawaited"),

@@ -50,7 +50,9 @@ def made_from(
         ),
         # Below the study it is named from there: a copy of the study elsewhere is the same study.
         "checkpoint_folder": str(
-            folder.relative_to(here) if folder.is_relative_to(here) else folder
+            folder.relative_to(here)
+            if isinstance(folder, Path) and folder.is_relative_to(here)
+            else folder
         ),
         "listed": [failure.to_json() for failure in spec.listed],
         "environment_sha256": environment_sha256,

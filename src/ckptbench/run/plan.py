@@ -9,6 +9,7 @@ from typing import Any, Self, TypedDict
 
 from ckptbench.common.errors import ConfigError, RunFolderError
 from ckptbench.common.files import read_json, write_json
+from ckptbench.common.objects import ObjectPath, Place, place_of
 from ckptbench.common.shape import check
 from ckptbench.matrix.cell import Cell
 from ckptbench.matrix.registry import SLOTS, STRATEGIES
@@ -53,7 +54,7 @@ class RunSpec:
     training: Training
     dataset_folder: Path
     run_folder: Path
-    checkpoint_folder: Path
+    checkpoint_folder: Place
     memory_folder: Path | None = None
     """Where all runs of this user keep versions in a node's memory. None, as for `node_folder`: no run does."""
     node_folder: Path | None = None
@@ -89,7 +90,7 @@ class Plan(RunSpec):
     run_id: str
     """See Identity."""
     attempt: int = 1
-    resume_from: Path | None = None
+    resume_from: Place | None = None
     """The checkpoint version from which training goes on. The launcher has checked every byte of it."""
     failures: tuple[Failure, ...] = ()
     """The failures that strike the run."""
@@ -158,7 +159,7 @@ class _Plain(TypedDict):
 
 def _plain(value: Any) -> Any:
     match value:
-        case Path():
+        case Path() | ObjectPath():
             return str(value)
         case Cell():
             return value.to_json()
@@ -180,8 +181,10 @@ def _value(name: str, plain: Any) -> Any:
             return Sizes(**plain)
         case "listed" | "failures":
             return tuple(map(Failure.from_json, plain))
-        case "dataset_folder" | "run_folder" | "checkpoint_folder":
+        case "dataset_folder" | "run_folder":
             return Path(plain)
-        case "memory_folder" | "node_folder" | "resume_from":
+        case "memory_folder" | "node_folder":
             return plain and Path(plain)
+        case "checkpoint_folder" | "resume_from":
+            return plain and place_of(plain)
     return plain

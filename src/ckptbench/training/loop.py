@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NoReturn
 
 from ckptbench.checkpointing.levels import open_levels
@@ -13,6 +12,7 @@ from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.version import Version, read_version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import LaunchError
+from ckptbench.common.objects import place_of
 from ckptbench.failures.injector_client import InjectorClient
 from ckptbench.failures.recovery.contract import RankRecovery, Regrouped
 from ckptbench.frameworks.contract import AdamW, Framework, Optimizer, Sgd, TrainSpec
@@ -259,7 +259,7 @@ class Trainer:
         folder, *_ = self._link.gather("version", found and str(found.folder))
         if folder is None:
             raise LaunchError("there is no sound version to go back to")
-        return found or read_version(Path(folder))
+        return found or read_version(place_of(folder))
 
     def _enter(self, regrouped: Regrouped, step: int) -> None:
         """Take this rank's share of the work among the ranks that train from now on, after `step`."""

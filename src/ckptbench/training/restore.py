@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.version import Version
@@ -13,7 +14,9 @@ from ckptbench.run.events import Phase
 
 def evict(version: Version, *, first_of_node: bool, barrier: Callable[[], None]) -> Phase:
     """Have one rank of every node drop the version from the node's page cache, while no other reads it."""
-    files = [version.folder / name for name in version.files]
+    # No page cache holds objects.
+    folder = version.folder if isinstance(version.folder, Path) else None
+    files = [] if folder is None else [folder / name for name in version.files]
     started_ns = clock()
     if first_of_node:
         page_cache.evict(files)
@@ -24,7 +27,8 @@ def evict(version: Version, *, first_of_node: bool, barrier: Callable[[], None])
 
 def timed_load(manager: CheckpointManager, version: Version, rank: int) -> Phase:
     """Load the version into this rank."""
-    fetched = page_cache.read_bytes()
+    is_here = isinstance(version.folder, Path)
+    fetched = page_cache.read_bytes() if is_here else None
     started_ns = clock()
     manager.load(version)
     ended_ns = clock()
@@ -34,5 +38,5 @@ def timed_load(manager: CheckpointManager, version: Version, rank: int) -> Phase
         start_ns=started_ns,
         end_ns=ended_ns,
         read_bytes=None if fetched is None or now is None else now - fetched,
-        bytes=sum(path.stat().st_size for path in version.read_by(rank)),
+        bytes=sum(file.bytes for file in version.read_by(rank)),
     )

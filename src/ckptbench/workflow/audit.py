@@ -15,6 +15,8 @@ from ckptbench.audit.calibration import Size  # noqa: E402
 from ckptbench.audit.check import audit, in_words  # noqa: E402
 from ckptbench.audit.machine import audit_machine  # noqa: E402
 from ckptbench.audit.study import TABLES  # noqa: E402
+from ckptbench.common.errors import CheckpointError  # noqa: E402
+from ckptbench.common.objects import place_of  # noqa: E402
 from ckptbench.inputs.environments.lock_file import pinned_sha256  # noqa: E402
 from ckptbench.workflow.frame import add_shared  # noqa: E402
 
@@ -24,12 +26,17 @@ LEAST_REPEATS = 2
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--tables")
     storage = "folder on the file system of the study's checkpoints"
-    parser.add_argument("--checkpoints", type=Path, required=True, help=storage)
+    parser.add_argument("--checkpoints", type=place_of, required=True, help=storage)
     repeats = "of the calibration: more make its intervals narrower, and take longer"
     parser.add_argument("--repeats", type=_repeats, default=Size().repeats, help=repeats)
 
 
 def main(options: argparse.Namespace) -> None:
+    if not isinstance(options.checkpoints, Path):
+        raise CheckpointError(
+            f"the audit measures file systems, and checkpoints.folder is {options.checkpoints}: give it a folder, as with "
+            "--config checkpoints='{folder: null}'"
+        )
     there = [name for name in TABLES if (options.tables / f"{name}.parquet").exists()]
     checks = audit_machine(
         read_tables(options.tables, there, set_aside=True),

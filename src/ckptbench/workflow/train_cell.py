@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ckptbench.common.errors import LaunchError
+from ckptbench.common.objects import place_of
 from ckptbench.common.remedies import lost_link
 from ckptbench.config.inputs import sizes_of
 from ckptbench.config.record import StudyRecord
@@ -36,7 +37,6 @@ NEEDED = {
     "--lock": "the lock it was made from",
 }
 MORE = {
-    "--checkpoints": "folder for checkpoints; default: that of --runs",
     "--memory-folder": f"in the memory of every node; default: {MEMORY_FOLDER}",
     "--node-folder": "on a disk of every node; default: the one for temporary files",
     "--study": "results/study.json: progress, limits, what to keep",
@@ -50,6 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, type=Path, required=True, help=meaning)
     parser.add_argument("--packages", help="SHA-256 that the environment must have")
     parser.add_argument("--settings", type=json.loads, help="those of the dataset, as JSON")
+    storage = "folder for checkpoints, or s3://BUCKET/PREFIX; default: that of --runs"
+    parser.add_argument("--checkpoints", type=place_of, help=storage)
     for name, meaning in MORE.items():
         parser.add_argument(name, type=Path, help=meaning)
     failures = "those that the cell's list names, as JSON"
@@ -67,14 +69,16 @@ def main(options: argparse.Namespace) -> None:
     if options.settings is not None:
         _check_dataset(options.dataset, cell.dataset, options.settings)
     checkpoints = (options.checkpoints or options.runs) / cell.id / "checkpoints"
-    if lost := lost_link(checkpoints):  # resolving it would make the folder, on another disk
-        raise LaunchError(f"no checkpoint can be written to {checkpoints}: {lost}")
+    if isinstance(checkpoints, Path):
+        if lost := lost_link(checkpoints):  # resolving it would make the folder, on another disk
+            raise LaunchError(f"no checkpoint can be written to {checkpoints}: {lost}")
+        checkpoints = checkpoints.resolve()
     spec = RunSpec(
         cell=cell,
         training=Training(**options.training),
         dataset_folder=options.dataset.resolve(),
         run_folder=(options.runs / cell.id).resolve(),
-        checkpoint_folder=checkpoints.resolve(),
+        checkpoint_folder=checkpoints,
         memory_folder=options.memory_folder or Path(MEMORY_FOLDER),
         node_folder=options.node_folder or Path(tempfile.gettempdir()),
         dataset_sha256=dataset_sha256(options.dataset),

@@ -47,7 +47,7 @@ class Asynchronous(Strategy):
         return Shard(captured=done(None), written={slot.level: written})
 
     def _write(self, slot: Slot, own: Arrays) -> tuple[File, ...]:
-        folder = slot.open()
+        folder = slot.place()
         if self._buffer is None:
             files: tuple[File, ...] = (save_own(folder, self._rank, own),)
         else:

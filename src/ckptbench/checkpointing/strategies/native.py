@@ -5,12 +5,15 @@ If ranks hold shards (`pytorch_fsdp`), rank 0 first gathers the whole state in h
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done, written_file
 from ckptbench.checkpointing.state_files import restore_own, save_own
+from ckptbench.checkpointing.uploads import uploading
 from ckptbench.checkpointing.version import Version, names_in
+from ckptbench.common.objects import ObjectPath, Place
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -20,7 +23,7 @@ class Native(Strategy):
 
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
-        staging = slot.open()
+        staging = slot.place()
         self._on_stage("begun")
         files = [save_own(staging, self._world.rank, self._training_state.local_state())]
         if self._world.rank == 0 or self._training_state.is_sharded:
@@ -28,14 +31,26 @@ class Native(Strategy):
         self._on_stage("written")
         return Shard(captured=done(None), written={slot.level: done(tuple(files))})
 
-    def _save_state(self, staging: Path) -> list[File]:
+    def _save_state(self, staging: Place) -> list[File]:
         format = self._training_state.formats[self._format]
+        if isinstance(staging, ObjectPath):
+            return self._send_state(staging / format.filename)
         format.save(self._training_state, staging / format.filename)
         if self._world.rank != 0:
             return []  # it has only given its shard
         # A format may write several files, or a folder of them, whose names begin with `filename`.
         names = [name for name in names_in(staging) if name.startswith(format.filename)]
         return [written_file(staging, name, "state", None) for name in names]
+
+    def _send_state(self, path: ObjectPath) -> list[File]:
+        """The format writes to a stream: see `registry.STREAMED`."""
+        format = self._training_state.formats[self._format]
+        if self._world.rank != 0:
+            format.save(self._training_state, io.BytesIO())  # it only gives its shard
+            return []
+        with uploading(path) as upload:
+            format.save(self._training_state, upload)
+        return [upload.file("state", None)]
 
     def load(self, version: Version, folder: Path) -> None:
         format = self._training_state.formats[self._format]

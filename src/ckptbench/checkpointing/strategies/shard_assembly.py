@@ -75,7 +75,7 @@ def assemble_shards(
     if chosen is None:
         return None
     step, attempt = chosen
-    staging = Slot.of(levels.shared, SHARED, step).open()
+    staging = Slot.of(levels.shared, SHARED, step).open()  # no object store: see the config
     version = own.get(chosen)
     if version is not None:
         mark_written(staging, world.rank, _bring(version, staging))
@@ -83,7 +83,7 @@ def assemble_shards(
     if world.rank != 0:
         return None
     workers = [rank for rank, of_rank in enumerate(told) if of_rank is not None]
-    files = gather_marked(staging, workers, are_written=True)
+    files = gather_marked(staging, workers, are_written=True, staging=staging)
     about = told[workers[0]]
     made = levels.shared.sync(
         staging,
@@ -112,10 +112,11 @@ def newest_of_all_nodes(
 
     It lies in the shared folder until the caller asks for the next one. Every rank calls it.
     """
+    assert isinstance(levels.shared, CheckpointStore), "levels of nodes have no object store"
     store = CheckpointStore(levels.shared.folder / f"compared-{level}", keep=1)
     if world.rank == 0:
         store.clear()
-    parts = Levels({level: levels.stores[level].folder, SHARED: store.folder}, keep=1)
+    parts = Levels({level: levels.local[level].folder, SHARED: store.folder}, keep=1)
     assemble_shards(parts, world, gather, identity=identity, after=0)
     meet()
     yield from store.versions()
@@ -155,7 +156,9 @@ def _bring(version: Version, staging: Path) -> list[File]:
     """Copy this node's files into `staging`, and put them on stable storage."""
     checksums = checksums_of(version.folder)
     for name in version.files:
-        _copy(version.folder / name, staging / name, checksums[name])
+        source = version.folder / name
+        assert isinstance(source, Path), "levels of nodes have no object store"
+        _copy(source, staging / name, checksums[name])
     return [
         dataclasses.replace(file, checksum=checksums[name]) for name, file in version.files.items()
     ]

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
-from ckptbench.checkpointing.pieces import write_pieces
-from ckptbench.checkpointing.state_files import (
-    load_shards,
-    own_shard,
-    save_own,
-    shard_file,
-    shard_name,
-)
+from ckptbench.checkpointing.state_files import load_shards, save_own, save_shard
 from ckptbench.checkpointing.version import Version
 from ckptbench.run.position import Position
 
@@ -28,19 +21,13 @@ class Sharded(Strategy):
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
         (slot,) = slots
-        staging = slot.open()
+        staging = slot.place()
         self._on_stage("begun")
         own = save_own(staging, rank, self._training_state.local_state())
-        shard = own_shard(self._training_state.handles(), rank, self._world.world_size)
-        write_pieces(
-            staging / shard_name(rank),
-            [piece for _, piece in shard],
-            (block for handle, piece in shard for block in handle.blocks(piece.bytes)),
-        )
+        handles = self._training_state.handles()
+        shard = save_shard(staging, handles, rank, self._world.world_size)
         self._on_stage("written")
-        return Shard(
-            captured=done(None), written={slot.level: done((own, shard_file(staging, rank)))}
-        )
+        return Shard(captured=done(None), written={slot.level: done((own, shard))})
 
     def load(self, version: Version, folder: Path) -> None:
         load_shards(version, folder, self._training_state, self._world.rank)

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 from typing import NoReturn
 
 from ckptbench.common.errors import LaunchError
+from ckptbench.common.objects import Place
 from ckptbench.frameworks.contract import Framework
 from ckptbench.matrix.plugin_spec import Option
 from ckptbench.matrix.registry import RECOVERIES
@@ -95,7 +95,7 @@ class Recovery(ABC):
         """The decision after a failure. Other ranks may still run, so no checkpoint can be chosen yet."""
 
 
-def next_attempt(plan: Plan, version: Path | None, *, attempt: int) -> Plan:
+def next_attempt(plan: Plan, version: Place | None, *, attempt: int) -> Plan:
     """The plan of the attempt that goes on from the folder `version`, or begins anew where there is none. No rank trains at this time.
 
     Raises LaunchError if a run of the resume proof would begin anew: that would prove nothing.

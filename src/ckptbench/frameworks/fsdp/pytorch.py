@@ -12,7 +12,7 @@ import gc
 import math
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import torch
@@ -106,7 +106,7 @@ def _rows(tensor: DTensor) -> slice:
     return slice(offset[0], offset[0] + shape[0])
 
 
-def _save_torch(framework: PyTorchFsdp, path: Path) -> None:
+def _save_torch(framework: PyTorchFsdp, target: Path | BinaryIO) -> None:
     """Gather the state in the memory of rank 0's host, and write it there."""
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     model, optimizer = get_state_dict(framework.module, framework.optimizer, options=options)
@@ -114,7 +114,7 @@ def _save_torch(framework: PyTorchFsdp, path: Path) -> None:
         return  # it has got nothing
     for _, (first, *others) in _names(framework.module):  # else a tied tensor would be there twice
         model.update((name, model[first]) for name in others)
-    torch.save({"model": model, "optimizer": optimizer}, path)
+    torch.save({"model": model, "optimizer": optimizer}, target)
 
 
 def _names(module: nn.Module) -> list[tuple[nn.Parameter, list[str]]]:

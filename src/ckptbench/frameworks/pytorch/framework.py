@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import numpy as np
 import torch
@@ -438,12 +438,12 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.benchmark = False
 
 
-def _save_torch(framework: PyTorch, path: Path) -> None:
+def _save_torch(framework: PyTorch, target: Path | BinaryIO) -> None:
     state = {
         "model": framework.module.state_dict(),
         "optimizer": framework.optimizer.state_dict(),
     }
-    torch.save(state, path)
+    torch.save(state, target)
 
 
 def _load_torch(framework: PyTorch, path: Path) -> None:

@@ -20,6 +20,7 @@ from ckptbench.checkpointing.contract import Shard, Slot, Strategy, done
 from ckptbench.checkpointing.strategies.pytorch.dcp_files import (
     load,
     telling_the_cause,
+    writer_to,
     written_files,
 )
 from ckptbench.checkpointing.strategies.pytorch.state import save_rest, state_of
@@ -33,17 +34,19 @@ class Dcp(Strategy):
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         rank = self._world.rank
         (slot,) = slots
-        staging = slot.open()
+        staging = slot.place()
+        writer = writer_to(staging)
         self._on_stage("begun")
         own = save_rest(staging, rank, self._training_state.local_state())
         with telling_the_cause():
             dcp.save(
                 state_of(self._training_state.native_objects, rank),
-                checkpoint_id=staging,
+                checkpoint_id=staging if writer is None else None,
+                storage_writer=writer,
                 no_dist=self._world.world_size == 1,
             )
         self._on_stage("written")
-        files = (own, *written_files(staging, rank))
+        files = (own, *written_files(staging, rank, writer))
         return Shard(captured=done(None), written={slot.level: done(files)})
 
     def load(self, version: Version, folder: Path) -> None:

@@ -29,7 +29,13 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, done
-from ckptbench.checkpointing.strategies.pytorch.dcp_files import first_cause, load, written_files
+from ckptbench.checkpointing.strategies.pytorch.dcp_files import (
+    ObjectWriter,
+    first_cause,
+    load,
+    writer_to,
+    written_files,
+)
 from ckptbench.checkpointing.strategies.pytorch.state import OwnGroup, save_rest, state_of
 from ckptbench.checkpointing.strategies.pytorch.writing_process import (
     died,
@@ -38,6 +44,7 @@ from ckptbench.checkpointing.strategies.pytorch.writing_process import (
 )
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.memory_kills import MemoryKills
+from ckptbench.common.objects import Place
 from ckptbench.frameworks.contract import Arrays
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
@@ -63,7 +70,8 @@ class DcpAsync(Strategy):
 
     def save(self, position: Position, slots: Sequence[Slot]) -> Shard:
         (slot,) = slots
-        staging = slot.open()
+        staging = slot.place()
+        writer = writer_to(staging)
         self._on_stage("begun")
         own = self._training_state.local_state()
         state = state_of(self._training_state.native_objects, self._world.rank)
@@ -71,7 +79,8 @@ class DcpAsync(Strategy):
             self._stager = self._make_stager()
         answer = dcp.async_save(
             state,
-            checkpoint_id=staging,
+            checkpoint_id=staging if writer is None else None,
+            storage_writer=writer,
             process_group=self._group and self._group.group,
             no_dist=self._group is None,
             async_stager=self._stager,
@@ -86,7 +95,7 @@ class DcpAsync(Strategy):
                 answer.staging_completion.result()
         self._on_stage("copied")
         written: Future[tuple[File, ...]] = Future()
-        uploaded.add_done_callback(partial(self._finish, written, staging, own))
+        uploaded.add_done_callback(partial(self._finish, written, staging, writer, own))
         return Shard(captured=done(None), written={slot.level: written})
 
     def _make_stager(self) -> DefaultStager:
@@ -104,7 +113,8 @@ class DcpAsync(Strategy):
     def _finish(
         self,
         written: Future[tuple[File, ...]],
-        staging: Path,
+        staging: Place,
+        writer: ObjectWriter | None,
         own: Arrays,
         uploaded: Future[Any],
     ) -> None:
@@ -112,7 +122,7 @@ class DcpAsync(Strategy):
         try:
             uploaded.result()
             rank = self._world.rank
-            files = (save_rest(staging, rank, own), *written_files(staging, rank))
+            files = (save_rest(staging, rank, own), *written_files(staging, rank, writer))
             self._on_stage("written")
         except BaseException as error:  # noqa: BLE001 (the training thread raises it; DCP's own is no Exception)
             written.set_exception(self._cause(error))

@@ -8,15 +8,18 @@ because DCP would unpickle that too, and reads no file outside the version.
 from __future__ import annotations
 
 import dataclasses
+import os
 import pickle
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint._fsspec_filesystem import FileSystem as FsspecFileSystem
+from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -28,8 +31,10 @@ from torch.futures import Future
 
 from ckptbench.checkpointing.contract import TrainingState, written_file
 from ckptbench.checkpointing.strategies.pytorch.state import load_rest, state_of, statistics_rank
+from ckptbench.checkpointing.uploads import Upload, uploading
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
+from ckptbench.common.objects import ObjectPath, Place, file_system
 from ckptbench.frameworks.contract import reading
 from ckptbench.run.events import File
 
@@ -53,11 +58,74 @@ _ALLOWED = {
 """The names that an index consists of, by module, beside the types of tensors' elements."""
 
 
-def written_files(staging: Path, rank: int) -> list[File]:
+class ObjectWriter(FsspecWriter):
+    """DCP's own writer to an object store, over streams that leave no object after an error.
+
+    With `sync_files` it would call `os.sync` after each object, which waits for all disks of the machine.
+    """
+
+    def __init__(self, folder: ObjectPath) -> None:
+        super().__init__(folder.url, sync_files=False)
+        self.fs: _Streams = _Streams(file_system(folder.scheme))
+
+
+class _Streams(FsspecFileSystem):
+    """Objects by their URLs."""
+
+    def __init__(self, system: Any) -> None:
+        super().__init__()
+        self.fs = system
+        self.written: dict[str, Upload] = {}
+        """By name."""
+
+    @contextmanager
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        target = ObjectPath(os.fspath(path))
+        with uploading(target) as upload:
+            yield upload
+        self.written[target.name] = upload
+
+    def mkdir(self, path: str | os.PathLike[str]) -> None:
+        """No object needs a folder. s3fs would make a bucket that is not there."""
+
+    def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
+        """The store copies the object, and removes the old one."""
+        super().rename(path, new_path)
+        old, new = (ObjectPath(os.fspath(each)).name for each in (path, new_path))
+        self.written[new] = self.written.pop(old)
+
+
+def writer_to(staging: Place) -> ObjectWriter | None:
+    """What writes there. None: for a folder DCP chooses its own."""
+    return ObjectWriter(staging) if isinstance(staging, ObjectPath) else None
+
+
+def written_files(staging: Place, rank: int, writer: ObjectWriter | None) -> list[File]:
     """The files that DCP has written on this rank, as they are named to the store. It writes the index on rank 0."""
+    if isinstance(staging, ObjectPath):
+        assert writer is not None
+        return _written_objects(staging, rank, writer.fs.written)
     names = sorted(path.name for path in staging.glob(f"__{rank}_*{_SUFFIX}"))
     files = [written_file(staging, name, "state", rank) for name in names]
     return [*files, written_file(staging, INDEX, "index", None)] if rank == 0 else files
+
+
+def _written_objects(staging: ObjectPath, rank: int, written: Mapping[str, Upload]) -> list[File]:
+    """Of another process that has written nothing is known here: the store lists its objects, and computes their checksums."""
+    if written:
+        records = [
+            dataclasses.replace(upload.file("state", rank), name=name)
+            for name, upload in written.items()
+        ]
+    else:
+        found = staging.below().items()
+        records = [File(name=name, kind="state", rank=rank, bytes=size) for name, size in found]
+    index = [
+        dataclasses.replace(each, kind="index", rank=None)
+        for each in records
+        if each.name == INDEX and rank == 0
+    ]
+    return [each for each in records if each.name.startswith(f"__{rank}_")] + index
 
 
 def first_cause(error: BaseException) -> Exception:

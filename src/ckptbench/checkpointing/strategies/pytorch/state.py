@@ -11,6 +11,7 @@ import torch.distributed as dist
 from ckptbench.checkpointing.contract import TrainingState
 from ckptbench.checkpointing.state_files import load_own, own_name, save_own
 from ckptbench.checkpointing.version import Version
+from ckptbench.common.objects import Place
 from ckptbench.frameworks.contract import Arrays, reading
 from ckptbench.run.events import File
 
@@ -54,7 +55,7 @@ def without_statistics(state: Arrays) -> Arrays:
     return {name: array for name, array in state.items() if not name.startswith(_BUFFER)}
 
 
-def save_rest(staging: Path, rank: int, state: Arrays) -> File:
+def save_rest(staging: Place, rank: int, state: Arrays) -> File:
     """Write what no engine saves to the rank's own file."""
     return save_own(staging, rank, without_statistics(state))
 
