@@ -59,7 +59,6 @@ CANNOT_TELL = {
     "torch_behind": "its file has something else before it",
     "no_tensor": "it has no tensor that can be compared",
     "late_file_fails": "the save has failed: its file was not whole when the save returned, and is gone since",
-    "dcp_url": "what lies at a URL is not read",
 }
 WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast", "queue_counts", "two_files")
 

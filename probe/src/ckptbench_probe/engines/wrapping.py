@@ -6,6 +6,7 @@ import functools
 import os
 from typing import Any, Callable
 
+from ckptbench_probe import storage, stores
 from ckptbench_probe.engines.calls import Call, Content, Target
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
@@ -40,13 +41,21 @@ def saving(
         path = harmless(target)(args, kwargs)
         if path is None:
             return original(*args, **kwargs)
+        path = storage.place(path)
         begun = PROCESS.saves.begin(kind, path, owned)
         try:
             result = original(*args, **kwargs)
         except BaseException:
             PROCESS.saves.end(begun, failed=True)
+            if (write := stores.open_at(path)) is not None:
+                write.cut_off = True
             raise
-        PROCESS.saves.end(begun, harmless(content)(args, kwargs) if content else None)
+        given = harmless(content)(args, kwargs) if content else None
+        write = stores.open_at(path)
+        if begun is not None and write is not None:
+            PROCESS.saves.hold(begun, write, given)
+            return result
+        PROCESS.saves.end(begun, given)
         if begun is not None:
             harmless(after or _finish)(begun, result)
         return result
