@@ -82,7 +82,7 @@ class ObjectStore:
         """By which s3fs, boto3 and the AWS SDKs find it."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_MAX_ATTEMPTS": "2", "NO_PROXY": HOST, "no_proxy": HOST,
+            "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_MAX_ATTEMPTS": "1", "NO_PROXY": HOST, "no_proxy": HOST,
         }  # fmt: skip
 
     def fail(

@@ -6,10 +6,11 @@ import sys
 from typing import Any
 
 import pytest
+from probed import Bench, Ended
+
 from ckptbench_probe import storage
 from ckptbench_probe.check import folders
 from ckptbench_probe.main import main
-from probed import Bench, Ended
 
 STORE = """
 import fsspec

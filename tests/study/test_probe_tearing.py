@@ -49,7 +49,7 @@ TORN = {
 }
 """How many tensors of the first two files tell an update. Nothing happens after the last save, so that one is whole."""
 WHOLE = (
-    "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
+    "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_url", "dcp_async",
     "dcp_process", "staging_awaited", "stager_reused", "queue_cloned", "same_path", "late_file", "folder", "names",
     "pointed_ahead", "pointed_behind", "pointed_first", "pointed_last",
 )  # fmt: skip

@@ -57,6 +57,7 @@ class Saves:
         self._watcher = Watcher(trace)
         self._renamed: list[Callable[[str, str], None]] = [self._watcher.renamed]
         self._files = Files(trace, self._on_rename)
+        self._stored: list[Callable[[], None]] = []
         self._local = threading.local()
         self._under_way: list[Save] = []
         self._number = 0
@@ -65,6 +66,10 @@ class Saves:
     def on_rename(self, heard: Callable[[str, str], None]) -> None:
         """To be called with both names when a file or folder of checkpoints is renamed."""
         self._renamed.append(heard)
+
+    def on_stored(self, heard: Callable[[], None]) -> None:
+        """To be called when an object is in its store."""
+        self._stored.append(heard)
 
     def _on_rename(self, source: str, target: str) -> None:
         for heard in self._renamed:
@@ -174,6 +179,8 @@ class Saves:
         self._files.stored(write.url, text)
         self._end_held(write, now, failed=False)
         self._trace.flush()
+        for heard in self._stored:
+            harmless(heard)()
 
     @harmless
     def not_stored(self, write: Write) -> None:

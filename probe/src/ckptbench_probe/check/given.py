@@ -46,6 +46,9 @@ class Checker:
         os.register_at_fork(after_in_child=self._renew)
         PROCESS.before_end.append(lambda: self.look_again(last=True))
         PROCESS.saves.on_rename(self._renamed)
+        PROCESS.saves.on_stored(
+            self.look_again
+        )  # at the end of a process, clients of stores no longer work
 
     def _renew(self) -> None:
         self.gate = Gate()
