@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from probed import Bench, Ended
 
-from ckptbench_probe import storage
+from ckptbench_probe import storage, stores
 from ckptbench_probe.check import folders
 from ckptbench_probe.main import main
 
@@ -186,6 +188,20 @@ def test_a_fixed_folder_in_a_store_is_refused(
     assert ended.value.code == 2
     assert "--output names an object store" in capfd.readouterr().err
     assert not (tmp_path / "s3:").exists()
+
+
+def test_what_is_missing_to_read_from_a_store_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec.register_implementation("absent", "no_such_package.Store", errtxt="Install no_such_package")  # fmt: skip
+    with pytest.raises(stores.UnreadableError, match="Install no_such_package, in the environment"):
+        stores.opened("absent://b/run")
+
+    class WriteOnly(MemoryFileSystem):
+        def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
+            raise PermissionError("Access Denied")
+
+    monkeypatch.setitem(stores._FILE_SYSTEMS, "s3", WriteOnly())
+    with pytest.raises(stores.UnreadableError, match="its credentials need to read, too"):
+        stores.opened("s3://b/run")
 
 
 def test_a_store_has_one_name_for_an_object() -> None:

@@ -86,9 +86,14 @@ WAYS: dict[str, Callable[[State, str], None]] = {
 
 
 def point_to(url: str) -> None:
+    """In one of the two ways by which programs write small objects."""
     folder, _, name = url.rpartition("/")
-    with fsspec.open(f"{folder}/latest_{name.partition('-')[0]}", "w") as file:
-        file.write(f"{name}.pt")
+    way = name.partition("-")[0]
+    if way == "pointed_first":
+        fsspec.filesystem("s3").pipe(f"{folder}/latest_{way}", f"{name}.pt".encode())
+    else:
+        with fsspec.open(f"{folder}/latest_{way}", "w") as file:
+            file.write(f"{name}.pt")
 
 
 def wait() -> None:

@@ -13,7 +13,7 @@ from ckptbench_probe.dangers import dangers
 from ckptbench_probe.measures import Measures, measure
 from ckptbench_probe.reading import ProbedRun, read
 from tests.object_store import ObjectStore, object_store
-from tests.study.probed_training import Checked, checked, cold, warm
+from tests.study.probed_training import Checked, checked, cold, probed, warm
 
 STORES = Path(__file__).with_name("probe_stores.py")
 pytestmark = pytest.mark.frameworks("trainers")
@@ -134,6 +134,40 @@ def test_a_training_resumes_from_a_store(store: ObjectStore, tmp_path: Path) -> 
     assert f"their checkpoints in {store.url}/resumed/{run}" in seen.out
     folders = {key.split("/")[2] for key in store.objects() if key.startswith(f"resumed/{run}/")}
     assert folders == {"checkpoints-undisturbed", "checkpoints-killed"}
+
+
+UPLOADS = """
+import os, fsspec
+from ckptbench_probe import session
+os.makedirs("local/inner")
+for name, size in (("a", 1000), ("inner/b", 200)):
+    with open(f"local/{name}", "wb") as file:
+        file.write(b"x" * size)
+fs = fsspec.filesystem("s3")
+with session() as s:
+    for step in (1, 2):
+        s.step()
+        if step == 2:
+            fs.pipe("URL/latest", b"step-2")
+        with s.checkpoint(f"URL/step-{step}"):
+            fs.put("local", f"URL/step-{step}", recursive=True)
+            fs.put("local/a", f"URL/step-{step}/")
+            fs.pipe({f"URL/step-{step}/c": b"30"})
+        if step == 1:
+            fs.pipe("URL/latest", b"step-1")
+    s.step()
+"""
+
+
+def test_objects_that_are_stored_in_one_call_count(store: ObjectStore, tmp_path: Path) -> None:
+    program = tmp_path / "uploads.py"
+    program.write_text(UPLOADS.replace("URL", f"{store.url}/uploads"))
+    training = probed(tmp_path, cold("trainers"), str(program))
+    rows = training.summary["checkpoints"]
+    assert [(one["files"], one["size"]) for one in rows] == [(3, 1202)] * 2
+    stored = [size for key, size in store.objects().items() if key.startswith("uploads/step-1/")]
+    assert sum(stored) == 1202
+    assert "1 times latest was moved to an unfinished checkpoint" in training.told
 
 
 def test_a_store_that_cannot_be_reached_is_said_in_one_line(

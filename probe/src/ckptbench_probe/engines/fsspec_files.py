@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Callable
 
 from ckptbench_probe import storage, stores
 from ckptbench_probe.engines.calls import Call
@@ -78,9 +78,14 @@ def _content(file: Any, url: str) -> tuple[int, str | None]:
         getattr(file, "buffer", None), "getvalue", None
     )
     size = len(file.getbuffer()) if hasattr(file, "getbuffer") else int(file.tell())
-    if whole is None or size > LONGEST_TEXT or not is_pointer(url):
-        return size, None
-    return size, whole().decode(errors="replace").strip()
+    return size, None if whole is None else text_of_pointer(url, size, whole)
+
+
+def text_of_pointer(url: str, size: int, content: Callable[[], bytes]) -> str | None:
+    """What an object says, if its name and size are those of a pointer."""
+    if size > LONGEST_TEXT or not is_pointer(url):
+        return None
+    return content().decode(errors="replace").strip()
 
 
 def _initiating(original: Call) -> Call:
