@@ -49,7 +49,7 @@ def _storing(original: Call, file_system: Any, *, is_file: bool) -> Call:
             result = original(*args, **kwargs)
         except BaseException:
             for write, *_ in found:
-                stores.end(write)
+                harmless(stores.end)(write)
             raise
         for one in found:
             PROCESS.saves.stored(*one)

@@ -18,15 +18,16 @@ def patch(module: Any) -> None:
     @functools.wraps(original)
     def opened(self: Any, path: Any, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
         file = original(self, path, mode, *args, **kwargs)
-        if "b" in mode and set(mode) & set("wax+"):  # without it, fsspec calls this again
-            harmless(_follow)(self, path, file, "data" in kwargs)
+        harmless(_follow)(self, path, mode, file, "data" in kwargs)
         return file
 
     module.AbstractFileSystem.open = opened
 
 
-def _follow(file_system: Any, path: Any, file: Any, is_whole: bool) -> None:
+def _follow(file_system: Any, path: Any, mode: str, file: Any, is_whole: bool) -> None:
     """`is_whole`: it was opened with all its bytes, and is never closed."""
+    if "b" not in mode or not set(mode) & set("wax+"):  # for text, fsspec opens another below it
+        return None
     url = storage.place(file_system.unstrip_protocol(path))
     if not storage.is_url(url) or not hasattr(file, "__dict__"):
         return None
@@ -54,7 +55,7 @@ def _wrap(own: type, name: str, wrapped: Any) -> None:
 def _closing(original: Call) -> Call:
     @functools.wraps(original)
     def close(self: Any) -> Any:
-        write = stores.write_of(self)
+        write = harmless(stores.write_of)(self)
         if write is None or write.stored or write.closing:
             return original(self)
         size, text = harmless(_content)(self, write.url) or (0, None)
@@ -94,9 +95,13 @@ def _initiating(original: Call) -> Call:
     @functools.wraps(original)
     def initiate(self: Any) -> Any:
         result = original(self)
-        write = stores.write_of(self)
-        if write is not None and self.tell() >= self.blocksize:
-            PROCESS.saves.in_parts(write)
+        harmless(_in_parts)(self)
         return result
 
     return initiate
+
+
+def _in_parts(file: Any) -> None:
+    write = stores.write_of(file)
+    if write is not None and file.tell() >= file.blocksize:
+        PROCESS.saves.in_parts(write)

@@ -36,22 +36,26 @@ def saving(
 
         original = around(original, kind, target, content)
 
+    @harmless
+    def place(args: Any, kwargs: Any) -> str | None:
+        path = target(args, kwargs)
+        return None if path is None else storage.place(path)
+
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        path = harmless(target)(args, kwargs)
+        path = place(args, kwargs)
         if path is None:
             return original(*args, **kwargs)
-        path = storage.place(path)
         begun = PROCESS.saves.begin(kind, path, owned)
         try:
             result = original(*args, **kwargs)
         except BaseException:
             PROCESS.saves.end(begun, failed=True)
-            if (write := stores.open_at(path)) is not None:
+            if (write := harmless(stores.open_at)(path)) is not None:
                 write.cut_off = True
             raise
         given = harmless(content)(args, kwargs) if content else None
-        write = stores.open_at(path)
+        write = harmless(stores.open_at)(path)
         if begun is not None and write is not None:
             PROCESS.saves.hold(begun, write, given)
             return result
