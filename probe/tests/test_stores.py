@@ -177,16 +177,26 @@ def test_each_run_of_a_check_has_a_prefix_of_its_own_in_a_store(tmp_path: Any) -
     assert folders.in_store([["train", "{folder}"]]) is None
 
 
-def test_a_fixed_folder_in_a_store_is_refused(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("resume", "--kill-at", "5", "--output", "s3://bucket/run", "--", "true"), "--output names an object store"),
+        (("kill", "--", "true", "s3://bucket/{folder}"), "check kill ends runs at events of files, which a store does not show"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_in_a_store_is_refused(
+    words: tuple[str, ...],
+    reason: str,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["check", "resume", "--kill-at", "5", "--output", "s3://bucket/run", "--", "true"]
-    monkeypatch.setattr(sys, "argv", ["ckptbench-probe", *words])
+    monkeypatch.setattr(sys, "argv", ["ckptbench-probe", "check", *words])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "--output names an object store" in capfd.readouterr().err
+    assert reason in capfd.readouterr().err
     assert not (tmp_path / "s3:").exists()
 
 
