@@ -124,7 +124,7 @@ def test_of_a_shared_folder_only_the_ranks_own_files_count(
 )
 def test_a_place_is_a_url_or_an_absolute_path(written: str, known: str) -> None:
     assert storage.place(written) == known
-    assert (storage.file_system(known, MOUNTS) == storage.NOT_SEEN) is ("://" in known)
+    assert (storage.file_system(known, MOUNTS) in ("s3", "gs", "memory")) is ("://" in known)
 
 
 def test_a_folder_of_files_that_is_renamed_is_one_checkpoint_by_its_last_name(

@@ -49,7 +49,7 @@ TORN = {
 }
 """How many tensors of the first two files tell an update. Nothing happens after the last save, so that one is whole."""
 WHOLE = (
-    "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_async",
+    "torch_sync", "torch_open_file", "torch_thread_cloned", "torch_pool_cloned", "torch_pool_buffers", "safetensors_thread_cloned", "older_copy_too", "dcp_sync", "dcp_url", "dcp_async",
     "dcp_process", "staging_awaited", "stager_reused", "queue_cloned", "same_path", "late_file", "folder", "names",
     "pointed_ahead", "pointed_behind", "pointed_first", "pointed_last",
 )  # fmt: skip
@@ -59,7 +59,6 @@ CANNOT_TELL = {
     "torch_behind": "its file has something else before it",
     "no_tensor": "it has no tensor that can be compared",
     "late_file_fails": "the save has failed: its file was not whole when the save returned, and is gone since",
-    "dcp_url": "what lies at a URL is not read",
 }
 WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast", "queue_counts", "two_files")
 

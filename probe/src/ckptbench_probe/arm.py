@@ -19,6 +19,8 @@ ENGINES = {
     "torch.optim.optimizer": "torch_optimizer",
     "torch.amp.grad_scaler": "torch_scaler",
     "torch.serialization": "torch_save",
+    "fsspec.spec": "fsspec_files",
+    "fsspec.asyn": "fsspec_async",
     "torch.distributed.checkpoint.state_dict": "torch_state_dict",
     "torch.distributed.checkpoint.state_dict_saver": "torch_dcp",
     "safetensors.torch": "safetensors",

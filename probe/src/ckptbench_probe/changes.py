@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ckptbench_probe.reading import ProbedProcess
-from ckptbench_probe.storage import is_url
+from ckptbench_probe.storage import is_in, is_url
 
 
 class Change(NamedTuple):
@@ -55,7 +54,3 @@ def changes(process: ProbedProcess) -> Iterator[tuple[Change, set[str]]]:
         whole |= {change.path + path[len(change.source) :] for path in own}
         if change.kind == "finished":
             whole.add(change.path)
-
-
-def is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder + os.sep)

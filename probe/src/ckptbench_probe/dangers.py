@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from ckptbench_probe.changes import Change, changes, is_in
+from ckptbench_probe.changes import Change, changes
 from ckptbench_probe.measures import Measures
 from ckptbench_probe.pointers import (
     SYNCED_UNSEEN,
@@ -15,7 +15,7 @@ from ckptbench_probe.pointers import (
     synced,
 )
 from ckptbench_probe.reading import Event, ProbedProcess, ProbedRun, ProbedSave
-from ckptbench_probe.storage import is_url
+from ckptbench_probe.storage import is_in, is_url
 
 MOST_NAMES = 3
 
@@ -32,6 +32,8 @@ def dangers(run: ProbedRun, measures: Measures) -> list[str]:
         *_in_place(run),
         *_copied(run),
         *_half_written(run),
+        *_left_parts(run),
+        *_stored_cut_off(run),
     ]
     unfinished = sum(one.finished_s is None and not one.failed for one in measures.checkpoints)
     if unfinished:
@@ -76,10 +78,14 @@ def _synced_then_moved(events: tuple[Event, ...]) -> Iterator[tuple[Event, Event
 def _failed(measures: Measures) -> Iterator[str]:
     failed = [one for one in measures.checkpoints if one.failed]
     if failed:
-        names = dict.fromkeys(os.path.basename(path) for one in failed for path in one.paths)
-        more = len(names) - MOST_NAMES
-        shown = ", ".join([*names][:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        shown = _names(path for one in failed for path in one.paths)
         yield f"{len(failed)} of {len(measures.checkpoints)} checkpoints failed ({shown}): do not resume from {'them' if len(failed) > 1 else 'it'}"
+
+
+def _names(paths: Iterable[str]) -> str:
+    names = dict.fromkeys(map(os.path.basename, paths))
+    more = len(names) - MOST_NAMES
+    return ", ".join([*names][:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _no_sync(run: ProbedRun) -> Iterator[str]:
@@ -151,3 +157,31 @@ def _half_written(run: ProbedRun) -> Iterator[str]:
         yield f"{path} is half written (the training was killed during the save) and counts as the last one ({taken}): remove it before you resume"
     if saves and not cut_off:
         yield f"Trainer takes a half-written checkpoint folder as the last one: {taken}"
+
+
+def _left_parts(run: ProbedRun) -> Iterator[str]:
+    """Uploads that were begun, and neither completed nor begun anew with success."""
+    left: dict[str, None] = {}
+    for process in run.processes:
+        own: dict[str, None] = {}
+        for event in process.events:
+            if event["event"] == "storing":
+                own[event["path"]] = None
+            elif event["event"] == "stored":
+                own.pop(event["path"], None)
+        left.update(own)
+    if left:
+        yield (
+            f"{len(left)} uploads in parts were not finished ({_names(left)}): the store keeps their parts, and bills them."
+            " Let the bucket abort unfinished uploads after a day (a lifecycle rule)"
+        )
+
+
+def _stored_cut_off(run: ProbedRun) -> Iterator[str]:
+    """A file of fsspec is closed, and so uploaded, also where the `with` around it ends by an error."""
+    found = dict.fromkeys(event["path"] for event in _events(run, "stored") if event["cut_off"])
+    if found:
+        yield (
+            f"{len(found)} objects were uploaded although the save to them had failed ({_names(found)}): they are cut off, under their final name."
+            " Remove them; write in a transaction of fsspec, which uploads nothing after an error"
+        )

@@ -11,6 +11,7 @@ import sys
 from time import monotonic_ns
 from typing import Any, Callable
 
+from ckptbench_probe import storage
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.trace import Trace
 
@@ -55,8 +56,8 @@ class Files:
 
     def watch(self, path: str) -> None:
         """The folder that the path lies in is one of checkpoints."""
-        self._roots.add(os.path.dirname(os.path.abspath(path)).rstrip(os.sep) + os.sep)
-        if not self._on:
+        self._roots.add(os.path.dirname(storage.place(path)).rstrip(os.sep) + os.sep)
+        if not self._on and not storage.is_url(path):
             self._on = True
             sys.addaudithook(self._hear)
             self._wrap_syncs()
@@ -160,6 +161,15 @@ class Files:
         at_ns, to = self._pointers.pop(path, None), _points_to(path, path)
         if at_ns is not None and to:
             self._trace.queue("pointed", at_ns=at_ns, path=path, to=to)
+
+    def stored(self, url: str, text: str | None) -> None:
+        """An object is there now. `text`: what it says, of a small one with the name of a pointer."""
+        if text and self.knows(url):
+            self._trace.queue("pointed", at_ns=monotonic_ns(), path=url, to=text)
+
+    def knows(self, url: str) -> bool:
+        """Whether it lies where checkpoints do."""
+        return any(url.startswith(root) for root in self._roots)
 
     def close(self) -> None:
         for path in [*self._pointers]:

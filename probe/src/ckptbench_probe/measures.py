@@ -14,8 +14,11 @@ from statistics import median
 
 from ckptbench_probe.reading import ProbedProcess, ProbedRun, ProbedSave
 from ckptbench_probe.statistics import Seconds, seconds
+from ckptbench_probe.storage import LEFT_NODE, UPLOADED, WRITTEN_BACK
 
 NS = 1e9
+SEEN = {WRITTEN_BACK, LEFT_NODE, UPLOADED}
+"""What is said of files whose time on storage was seen."""
 TICK_NS = 10_000_000
 """The kernel counts the time of a process's birth in parts of so long."""
 FIRST_GAPS = 3
@@ -39,7 +42,7 @@ class Checkpoint:
     finished_s: float | None
     clean_s: float | None
     clean: str
-    """`written back`, `left this node`, or why that was not seen."""
+    """`written back`, `left this node`, `uploaded`, or why that was not seen."""
     file_system: str
     bytes: dict[str, int]
     """Of tensors, by type, over all ranks."""
@@ -278,11 +281,9 @@ def _clean(saves: Sequence[ProbedSave]) -> tuple[str, int | None]:
     states = [(save.clean or "not before the process was killed", save.clean_ns) for save in saves]
     told = [(state, at) for state, at in states if state != "gone"] or states
     words = {state for state, _ in told}
-    if len(words) == 1 and words <= {"written back", "left this node"}:
+    if len(words) == 1 and words <= SEEN:
         return told[0][0], max(at for _, at in told if at is not None)
-    return next(
-        state for state in sorted(words) if state not in ("written back", "left this node")
-    ), None
+    return next(state for state in sorted(words) if state not in SEEN), None
 
 
 def _interval(checkpoints: Sequence[Checkpoint]) -> float | None:

@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ckptbench_probe.changes import Change, changes, is_in
+from ckptbench_probe.changes import Change, changes
 from ckptbench_probe.files import after_rename
 from ckptbench_probe.reading import Event, ProbedProcess, ProbedRun, ProbedSave
+from ckptbench_probe.storage import is_in, is_url, place
 
 SYNCED_UNSEEN = {"orbax"}
 """Engines that sync in C++, where Python shows nothing."""
@@ -45,7 +46,9 @@ def pointed_before_sync(run: ProbedRun) -> list[str]:
         for process, pointer, whole in _pointers(run)
         if not _is_early(pointer, process, whole)
         for save in _newest(pointer, process)[:1]
-        if syncs and save.kind not in (set() if run.by_strace is not None else SYNCED_UNSEEN)
+        if syncs
+        and not is_url(save.path)
+        and save.kind not in (set() if run.by_strace is not None else SYNCED_UNSEEN)
         if not any(_is_of(sync, save, process, pointer.at_ns) for sync in syncs)
     )
     return [
@@ -76,9 +79,14 @@ def _pointers(run: ProbedRun) -> Iterator[tuple[ProbedProcess, Change, set[str]]
 
 def _is_of_engine(pointer: Change, process: ProbedProcess) -> bool:
     return any(is_in(pointer.path, save.path) for save in process.saves) or any(
-        save.stepping and save.start_ns <= pointer.at_ns <= (save.end_ns or pointer.at_ns)
+        save.stepping and save.start_ns <= pointer.at_ns <= _returned_ns(save, pointer)
         for save in _newest(pointer, process)
     )
+
+
+def _returned_ns(save: ProbedSave, pointer: Change) -> int:
+    """When the engine's call did. A save to an open file of a store ends later: what comes between is the program's own."""
+    return min(save.end_ns or pointer.at_ns, save.captured_ns or pointer.at_ns)
 
 
 def _is_of(sync: Event, save: ProbedSave, process: ProbedProcess, until_ns: int) -> bool:
@@ -120,7 +128,7 @@ def _was_renamed(save: ProbedSave, process: ProbedProcess, until_ns: int) -> boo
 def _names(pointer: Change, path: str) -> bool:
     """Whether what it says is this path or its folder, by a path, its name or its number, as `global_step30` and `30`."""
     folder, to = os.path.dirname(pointer.path), pointer.to
-    whole = os.path.normpath(os.path.join(folder, to))
+    whole = place(to if is_url(to) else os.path.join(folder, to))
     if is_in(path, whole) or is_in(whole, path):
         return True
     name = os.path.relpath(path, folder).split(os.sep)[0]

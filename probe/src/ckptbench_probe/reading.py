@@ -72,7 +72,7 @@ class ProbedProcess:
     saves: tuple[ProbedSave, ...]
     state: dict[str, dict[str, int]]
     events: tuple[Event, ...]
-    """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer (opened), pointed (what it said then), synced."""
+    """Of files: moved, linked, removed, copied (moved from another device), duplicated, pointer (opened), pointed (what it said then), synced, storing (in parts, has begun), stored (in an object store)."""
 
     @cached_property
     def _moves(self) -> dict[str, list[tuple[int, str]]]:
@@ -183,7 +183,18 @@ def _offsets(openings: Iterable[Event]) -> dict[str, int]:
     return {boot: opening["unix_ns"] - opening["at_ns"] for boot, opening in first.items()}
 
 
-FILES = ("moved", "linked", "removed", "copied", "duplicated", "pointer", "pointed", "synced")
+FILES = (
+    "moved",
+    "linked",
+    "removed",
+    "copied",
+    "duplicated",
+    "pointer",
+    "pointed",
+    "synced",
+    "storing",
+    "stored",
+)
 TIMES = ("at_ns", "start_ns", "end_ns", "begun_ns")
 
 

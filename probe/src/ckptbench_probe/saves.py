@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any, Callable
 
-from ckptbench_probe import storage
+from ckptbench_probe import storage, stores
 from ckptbench_probe.files import Files
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.sizes import bytes_by_type, state_of
+from ckptbench_probe.stores import Write
 from ckptbench_probe.trace import Trace
 from ckptbench_probe.updates import Updates
 from ckptbench_probe.watcher import Watched, Watcher, everything
@@ -37,6 +38,9 @@ class Save:
     whole: Save | None = None
     """That a background part belongs to."""
     ended_ns: int | None = None
+    thread: int = 0
+    updates: int = 0
+    """Done when its call returned."""
     finished: bool = False
     """It is over, well or not."""
     failed: bool = False
@@ -53,6 +57,7 @@ class Saves:
         self._watcher = Watcher(trace)
         self._renamed: list[Callable[[str, str], None]] = [self._watcher.renamed]
         self._files = Files(trace, self._on_rename)
+        self._stored: list[Callable[[], None]] = []
         self._local = threading.local()
         self._under_way: list[Save] = []
         self._number = 0
@@ -61,6 +66,10 @@ class Saves:
     def on_rename(self, heard: Callable[[str, str], None]) -> None:
         """To be called with both names when a file or folder of checkpoints is renamed."""
         self._renamed.append(heard)
+
+    def on_stored(self, heard: Callable[[], None]) -> None:
+        """To be called when an object is in its store."""
+        self._stored.append(heard)
 
     def _on_rename(self, source: str, target: str) -> None:
         for heard in self._renamed:
@@ -104,8 +113,7 @@ class Saves:
     def _new(self, kind: str, path: str, owned: Callable[[str], bool]) -> Save:
         self._number += 1
         id = f"{os.getpid()}.{self._number}"
-        if not storage.is_url(path):
-            self._files.watch(path)
+        self._files.watch(path)
         save = Save(id, WHOLE, path, self._watcher.begin(id, path, owned))
         self._under_way.append(save)
         return save
@@ -125,6 +133,9 @@ class Saves:
         if save is None:
             return
         self._local.save = None
+        self._tell_end(save, now, failed)
+
+    def _tell_end(self, save: Save, now: int, failed: bool) -> None:
         save.ended_ns = now
         if save.event == PART:
             self._trace.queue("part_end", save=save.id, end_ns=now, bytes=save.sizes, failed=failed)
@@ -137,6 +148,52 @@ class Saves:
         if threading.get_ident() == self._stepping_thread():
             self._tell_state()
             self._updates.read_flags()
+
+    @harmless
+    def hold(self, save: Save, write: Write, content: Any = None) -> None:
+        """The call has returned, but the file that it was given is open still: the save ends when that is closed."""
+        self.add(content)
+        self._local.save = None
+        save.ended_ns = monotonic_ns()
+        save.thread, save.updates = threading.get_ident(), self._updates.done
+        write.held.append(save)
+        self.captured(save)
+
+    @harmless
+    def in_parts(self, write: Write) -> None:
+        """An upload in parts has begun."""
+        if self._files.knows(write.url):
+            self._trace.write("storing", at_ns=monotonic_ns(), path=write.url)
+
+    @harmless
+    def stored(self, write: Write, size: int, text: str | None) -> None:
+        """An object is in its store. `text`: of a pointer."""
+        stores.end(write)
+        if not self._files.knows(write.url):
+            return
+        now = monotonic_ns()
+        self._trace.queue(
+            "stored", at_ns=now, begun_ns=write.begun_ns, path=write.url, size=size, cut_off=write.cut_off
+        )  # fmt: skip
+        self._watcher.stored(write.url, size)
+        self._files.stored(write.url, text)
+        self._end_held(write, now, failed=False)
+        self._trace.flush()
+        for heard in self._stored:
+            harmless(heard)()
+
+    @harmless
+    def not_stored(self, write: Write) -> None:
+        """Its close has failed; fsspec may try again when nobody has the file any more."""
+        self._end_held(write, monotonic_ns(), failed=True)
+
+    def _end_held(self, write: Write, now: int, *, failed: bool) -> None:
+        """Where training went on before the file was closed, it has waited for the call only."""
+        for save in write.held:
+            waited = save.thread == threading.get_ident() and save.updates == self._updates.done
+            self._tell_end(save, now if waited else save.ended_ns or now, failed)
+            self.finished(save, now, failed=failed)
+        write.held.clear()
 
     @harmless
     def add(self, content: Any) -> None:
@@ -193,6 +250,7 @@ class Saves:
         """In a forked child."""
         self._watcher.renew()
         self._files.renew()
+        stores.renew()
         self._local = threading.local()
         self._under_way.clear()
         self._told_state_of = None

@@ -85,7 +85,8 @@ def _costs(run: ProbedRun, measures: Measures) -> Iterator[tuple[str, str]]:
         yield "finished", f"{spread(measures.finished)} after the start, as the engine reports"
     if whole:
         yield "on storage", _on_storage(measures, whole)
-        yield "synced", _synced(run)
+        if not all(is_url(save.path) for one in run.trained for save in one.saves):
+            yield "synced", _synced(run)
         yield "bytes", _bytes(measures, whole)
     if measures.share is not None:
         yield "share", f"{percent(measures.share)} of the run went to checkpoints"
@@ -120,8 +121,6 @@ def _on_storage(measures: Measures, whole: list[Checkpoint]) -> str:
 
 def _synced(run: ProbedRun) -> str:
     files = synced(run)
-    if not files and all(is_url(save.path) for one in run.trained for save in one.saves):
-        return NOT_SEEN
     strace = ", as strace shows" if run.by_strace is not None else ""
     if not files and strace:
         return f"none{strace}"

@@ -6,7 +6,7 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Callable
 
@@ -71,6 +71,10 @@ class Watched:
     """When its files are looked at again."""
     file_system: str = ""
     renamed_ns: int = 0
+    stored: dict[str, int] = field(default_factory=dict)
+    """Of a save to an object store: the size of each object that was seen, by its URL."""
+    stored_ns: int | None = None
+    """When the last of them was there."""
 
     def finish(self) -> None:
         self.finished_ns = monotonic_ns()
@@ -172,7 +176,7 @@ class Watcher:
         self._trace.write(
             "clean",
             save=watched.id,
-            at_ns=monotonic_ns(),
+            at_ns=watched.stored_ns or monotonic_ns(),
             state=state,
             files=files,
             size=size,
@@ -188,6 +192,13 @@ class Watcher:
                 watched.before[target] = identity(target)
                 watched.renamed_ns = monotonic_ns()
                 watched.paths = paths
+
+    def stored(self, url: str, size: int) -> None:
+        """An object is in its store: it is of the newest save of its path or folder."""
+        own = (one for one in reversed(self._watched) if any(storage.is_in(url, path) for path in one.paths))  # fmt: skip
+        watched = next(own, None)
+        if watched is not None:
+            watched.stored[url], watched.stored_ns = size, monotonic_ns()
 
     def close(self) -> None:
         """Before the process ends: a last look."""
@@ -208,9 +219,10 @@ def _state(watched: Watched) -> tuple[str | None, int, int]:
     """What can be said of the files, None as long as they are dirty; their number; their bytes."""
     files = size = 0
     watched.file_system = watched.file_system or storage.file_system(watched.paths[0])
+    if storage.is_url(watched.paths[0]):
+        state = storage.UPLOADED if watched.stored else storage.NOT_SEEN
+        return state, len(watched.stored), sum(watched.stored.values())
     clean = storage.clean_means(watched.file_system)
-    if clean == storage.NOT_SEEN:
-        return clean, 0, 0
     unwritten, unseen = False, ""
     for name in watched.files():
         try:

@@ -15,6 +15,7 @@ from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.harmless import say
 from ckptbench_probe.launcher import CannotStartError, run_name, words_of
 from ckptbench_probe.reading import traces
+from ckptbench_probe.storage import is_url
 
 FORMAT = 1
 CANNOT_TELL = 2
@@ -109,6 +110,10 @@ def asked(options: argparse.Namespace, example: str) -> Asked:
         raise folders.FolderError(
             f"--resume {options.resume}: {error}: correct its quotes"
         ) from error
+    if options.output and is_url(str(options.output).replace(":/", "://", 1)):
+        raise folders.FolderError(
+            "--output names an object store, where no folder can be renamed: write {folder} in the command instead, as in --out s3://bucket/run/{folder}"
+        )
     output = options.output.resolve() if options.output else None
     folders.require_apart([command, again], output)
     folder = (options.folder / run_name()).resolve()
@@ -144,7 +149,9 @@ def answered(
         "command": own.command, "resume_command": own.again, "runs": str(own.folder),
     }  # fmt: skip
     path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    print(f"more: {path}; the runs lie in {own.folder}")
+    store = folders.in_store([own.command, own.again])
+    beside = f", their checkpoints in {store}/{own.folder.name}" if store else ""
+    print(f"more: {path}; the runs lie in {own.folder}{beside}")
     return verdict.code
 
 

@@ -10,11 +10,13 @@ import sys
 from functools import partial
 from typing import Any
 
+from ckptbench_probe import stores
 from ckptbench_probe.check.given import CHECKER
 from ckptbench_probe.check.one_save import Given, Values
 from ckptbench_probe.engines.calls import first, then
 from ckptbench_probe.engines.torch_dcp import target
 from ckptbench_probe.harmless import harmless
+from ckptbench_probe.storage import is_url
 
 BATCH_BYTES = 1 << 30
 """So much of the file is in memory at once, or one tensor where that is larger."""
@@ -74,9 +76,7 @@ def _new(kind: str, args: Any, kwargs: Any, path: str) -> Given | None:
     if given is not None:
         given.rank = _rank(kwargs)
         writer = type(kwargs.get("storage_writer")).__name__
-        if "://" in path:
-            given.trouble = "what lies at a URL is not read"
-        elif writer not in ("NoneType", "FileSystemWriter"):
+        if writer not in ("NoneType", "FileSystemWriter", "FsspecWriter"):
             given.trouble = f"the reader that belongs to {writer} is not known"
     return given
 
@@ -109,7 +109,6 @@ def _ended(given: Given, future: Any) -> None:
 
 
 def read(given: Given) -> Values:
-    from torch.distributed.checkpoint import FileSystemReader
     from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
     from ckptbench_probe.check.dcp_planner import Planner
@@ -117,7 +116,20 @@ def read(given: Given) -> Values:
     names = list(given.digests or {})
     while names:
         planner = Planner(names, given.rank, BATCH_BYTES)
-        _load_state_dict({}, FileSystemReader(given.path), planner=planner, no_dist=True)
+        _load_state_dict({}, _reader(given.path), planner=planner, no_dist=True)
         yield from planner.tensors.items()
         given.elsewhere += planner.elsewhere
         names = planner.left
+
+
+def _reader(path: str) -> Any:
+    """By the file system that the program writes with: it has the program's own options."""
+    from torch.distributed.checkpoint import FileSystemReader
+
+    if not is_url(path):
+        return FileSystemReader(path)
+    from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader
+
+    reader = FsspecReader(path)
+    reader.fs.fs = stores.file_system(path)
+    return reader

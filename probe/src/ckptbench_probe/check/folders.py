@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 FOLDER = "ckptbench-check"
 """For what a check finds, where the user names none."""
 PLACE = "{folder}"
+_IN_STORE = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://\S*)\{folder\}")
 
 
 class FolderError(Exception):
@@ -16,7 +18,19 @@ class FolderError(Exception):
 
 
 def placed(command: list[str], folder: Path) -> list[str]:
-    return [word.replace(PLACE, str(folder)) for word in command]
+    """Below a URL, as in `s3://bucket/run/{folder}`, each run has a prefix of its own."""
+    return [_placed(word, folder) for word in command]
+
+
+def _placed(word: str, folder: Path) -> str:
+    own = f"{folder.parent.name}/{folder.name}" if _IN_STORE.search(word) else str(folder)
+    return word.replace(PLACE, own)
+
+
+def in_store(commands: list[list[str]]) -> str | None:
+    """The URL below which runs have their checkpoints."""
+    found = (_IN_STORE.search(word) for command in commands for word in command)
+    return next((one[1].rstrip("/") for one in found if one), None)
 
 
 def require_apart(commands: list[list[str]], output: Path | None) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from typing import Any, Callable
 
+from ckptbench_probe import storage, stores
 from ckptbench_probe.check.gate import Gate
 from ckptbench_probe.check.handed import Fixed, HandedOver, digest_of
 from ckptbench_probe.check.history import History
@@ -25,6 +26,7 @@ SAME_PATH = 8
 NEVER_WHOLE = (
     "the save has failed: its file was not whole when the save returned, and is gone since"
 )
+NOT_STORED = "its upload was not finished: the store has no object of it, or an older one"
 UNSEEN = "another thread began to save the state of update {older} only after update {now}, and how it was handed over was not seen: it may be torn"
 
 
@@ -44,6 +46,9 @@ class Checker:
         os.register_at_fork(after_in_child=self._renew)
         PROCESS.before_end.append(lambda: self.look_again(last=True))
         PROCESS.saves.on_rename(self._renamed)
+        PROCESS.saves.on_stored(
+            self.look_again
+        )  # at the end of a process, clients of stores no longer work
 
     def _renew(self) -> None:
         self.gate = Gate()
@@ -115,7 +120,7 @@ class Checker:
 
     @harmless
     def begin(self, kind: str, path: str) -> Given:
-        whole = path if "://" in path else os.path.abspath(path)
+        whole = storage.place(path)
         with self._lock:
             self._numbers += 1
             given = Given(self._numbers, kind, whole, self.history.update, PROCESS.updates.done)
@@ -204,7 +209,7 @@ class Checker:
     @harmless
     def taken_up(self, path: str) -> Given | None:
         """The oldest save of this path that another thread has handed on. Held back until training has gone on."""
-        waiting = self._pending.get(path if "://" in path else os.path.abspath(path))
+        waiting = self._pending.get(storage.place(path))
         if not waiting or self.gate.on_stepping_thread:
             return None
         given = waiting.pop(0)
@@ -226,6 +231,11 @@ class Checker:
         """The engine says that the save is finished. `file`: an object that it has written to, which may keep some of it until it is closed."""
         if given is None or given.told:
             return
+        write = stores.open_at(given.path)
+        if write is not None:
+            with self._lock:
+                self._late.append(Late(given, read, weakly(file), write))
+            return
         found = self._compare(given, read)
         if file is not None and (isinstance(found, str) or found.torn):
             with self._lock:
@@ -240,7 +250,9 @@ class Checker:
             due = [one for one in self._late if last or not one.is_open]
             self._late = [one for one in self._late if one not in due]
         for one in due:
-            if os.path.lexists(one.given.path):
+            if one.write is not None and not one.write.stored:
+                self._judged(one.given, NOT_STORED)
+            elif one.write is not None or os.path.lexists(one.given.path):
                 self._judged(one.given, self._compare(one.given, one.read))
             else:
                 self._judged(one.given, NEVER_WHOLE)

@@ -11,6 +11,7 @@ from ckptbench_probe.check.handed import digest_of
 from ckptbench_probe.check.history import History, Snapshot
 from ckptbench_probe.check.one_save import Given, Reader
 from ckptbench_probe.harmless import is_of_training, text_of
+from ckptbench_probe.stores import UnreadableError
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def compare(given: Given, read: Reader, others: Sequence[Given], history: Histor
     except BaseException as error:
         if is_of_training(error):
             raise
+        if isinstance(error, UnreadableError):
+            return str(error)
         return OVERWRITTEN if others else f"its engine cannot read it ({text_of(error)})"
     digests = given.digests or {}
     found = judge(digests, loaded, history.snapshots, given.shapes)

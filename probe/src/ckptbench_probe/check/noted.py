@@ -21,6 +21,7 @@ from ckptbench_probe.engines.calls import Call, Content, Target, content_at, pat
 from ckptbench_probe.engines.torch_dcp import target
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
+from ckptbench_probe.storage import place
 
 RANDOM_TYPES = ("torch.uint8", "uint8", "uint32")
 """Of tensors that may be random states, which are compared by themselves."""
@@ -61,7 +62,8 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
     """A program saves what it needs to go on, also what no optimizer shows."""
     if path.endswith(DCP_FILE):
         return
-    file = _file(os.path.abspath(path))
+    path = place(path)
+    file = _file(path)
     stepping = RECORDER.thread in (None, threading.get_ident())
     given = [(leaf, value) for leaf, value in content() if _is_array(value)]
     trained = None if stepping else Memory(SEEN)
@@ -76,7 +78,7 @@ def note(path: str, content: Callable[[], Iterable[tuple[Any, Any]]]) -> None:
     PROCESS.trace.write(
         SAVED,
         save=save.id if save else None,
-        path=os.path.abspath(path),
+        path=path,
         stepping=stepping,
         live=file if live else None,  # each update is compared in it by itself
         update=RECORDER.made,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from ckptbench_probe.check.trees import names_of
+from ckptbench_probe.stores import Write
 
 Values = Iterable[tuple[Any, ...]]
 """Names, their values, and the hand-over that each is of, if any. A name is a path of keys, or of DCP a text, or a text and an offset."""
@@ -62,9 +63,13 @@ class Late:
     given: Given
     read: Reader
     file: Callable[[], Any]
+    write: Write | None = None
+    """Of a file of fsspec: it has no content to read before it is stored."""
 
     @property
     def is_open(self) -> bool:
+        if self.write is not None:
+            return not self.write.stored
         file = self.file()
         return file is not None and getattr(file, "closed", False) is False
 

@@ -6,11 +6,14 @@ import contextlib
 import sys
 import zipfile
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
+from ckptbench_probe import stores
 from ckptbench_probe.check.one_save import Given, Values
 from ckptbench_probe.check.state import digest
 from ckptbench_probe.check.trees import paths
+from ckptbench_probe.storage import is_url
 
 WAYS = (
     {"mmap": True, "weights_only": True},
@@ -26,15 +29,23 @@ def content(value: Any) -> Any:
 
 
 def torch_file(given: Given) -> Values:
+    if is_url(given.path):
+        with stores.opened(given.path) as file:
+            return _loaded(file, WAYS[1:])
+    return _loaded(given.path, WAYS)
+
+
+def _loaded(source: Any, ways: Sequence[dict[str, bool]]) -> Values:
     load = sys.modules["torch"].load
-    for options in WAYS[:-1]:
+    for options in ways[:-1]:
         try:
-            return paths(content(load(given.path, map_location="cpu", **options)))
+            return paths(content(load(source, map_location="cpu", **options)))
         except FileNotFoundError:
             raise
         except Exception:  # noqa: BLE001 - the error of the last way is told
-            continue
-    return paths(content(load(given.path, map_location="cpu", **WAYS[-1])))
+            if hasattr(source, "seek"):
+                source.seek(0)
+    return paths(content(load(source, map_location="cpu", **ways[-1])))
 
 
 def safetensors_file(given: Given) -> Values:

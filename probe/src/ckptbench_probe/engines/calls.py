@@ -6,6 +6,7 @@ import functools
 import os
 from typing import Any, Callable
 
+from ckptbench_probe import stores
 from ckptbench_probe.harmless import harmless
 
 Call = Callable[..., Any]
@@ -16,9 +17,12 @@ Content = Callable[["tuple[Any, ...]", "dict[str, Any]"], Any]
 
 
 def path_of(target: Any) -> str | None:
-    """The path of a file to save to, given as a path or opened by its name; None where it is none, as memory or a pipe."""
+    """The path of a file to save to, given as a path or opened by its name, or the URL of one that fsspec has opened; None where it is none, as memory or a pipe."""
     if isinstance(target, (str, bytes, os.PathLike)):
         return os.fsdecode(target)
+    write = stores.write_of(target)
+    if write is not None:
+        return write.url
     name = getattr(target, "name", None)
     return os.fsdecode(name) if isinstance(name, (str, bytes)) and os.path.lexists(name) else None
 

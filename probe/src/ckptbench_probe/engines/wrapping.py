@@ -6,6 +6,7 @@ import functools
 import os
 from typing import Any, Callable
 
+from ckptbench_probe import storage, stores
 from ckptbench_probe.engines.calls import Call, Content, Target
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
@@ -35,9 +36,14 @@ def saving(
 
         original = around(original, kind, target, content)
 
+    @harmless
+    def place(args: Any, kwargs: Any) -> str | None:
+        path = target(args, kwargs)
+        return None if path is None else storage.place(path)
+
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        path = harmless(target)(args, kwargs)
+        path = place(args, kwargs)
         if path is None:
             return original(*args, **kwargs)
         begun = PROCESS.saves.begin(kind, path, owned)
@@ -45,8 +51,15 @@ def saving(
             result = original(*args, **kwargs)
         except BaseException:
             PROCESS.saves.end(begun, failed=True)
+            if (write := harmless(stores.open_at)(path)) is not None:
+                write.cut_off = True
             raise
-        PROCESS.saves.end(begun, harmless(content)(args, kwargs) if content else None)
+        given = harmless(content)(args, kwargs) if content else None
+        write = harmless(stores.open_at)(path)
+        if begun is not None and write is not None:
+            PROCESS.saves.hold(begun, write, given)
+            return result
+        PROCESS.saves.end(begun, given)
         if begun is not None:
             harmless(after or _finish)(begun, result)
         return result
