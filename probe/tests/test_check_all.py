@@ -41,6 +41,7 @@ SAFE = {
     "resume_within": YES,
     "resume_ranks": DOES_NOT_APPLY,
     "kill": YES,
+    "powercut": NO,
     "stop": YES,
     "fail": YES,
 }

@@ -181,7 +181,7 @@ def test_each_run_of_a_check_has_a_prefix_of_its_own_in_a_store(tmp_path: Any) -
     ("words", "reason"),
     [
         (("resume", "--kill-at", "5", "--output", "s3://bucket/run", "--", "true"), "--output names an object store"),
-        (("kill", "--", "true", "s3://bucket/{folder}"), "check kill ends runs at events of files, which a store does not show"),
+        (("kill", "--", "true", "s3://bucket/{folder}"), "check kill looks at what a save does to files, which a store does not show"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_in_a_store_is_refused(

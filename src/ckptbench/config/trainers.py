@@ -18,6 +18,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "resume_ranks": ("resume_ranks",),
     "saves": ("saves", "pointer"),
     "kill": ("kill",),
+    "powercut": ("powercut",),
     "stop": ("stop",),
     "fail": ("fail",),
     COST: (COST,),

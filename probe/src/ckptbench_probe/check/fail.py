@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
     own = asked(options, "check fail")
+    folders.require_local([own.command, own.again], "check fail")
     with folders.kept(own.output, own.folder.name):
         kinds = tuple(ERRORS) if options.kind == ALL else (options.kind,)
         verdict = _Check(own, options.save).made_as(kinds)

@@ -33,6 +33,14 @@ def in_store(commands: list[list[str]]) -> str | None:
     return next((one[1].rstrip("/") for one in found if one), None)
 
 
+def require_local(commands: list[list[str]], check: str) -> None:
+    """Raises FolderError where checkpoints are in a store: what happens to files there is not seen."""
+    if in_store(commands):
+        raise FolderError(
+            f"{check} looks at what a save does to files, which a store does not show: use a local folder, or check resume, which kills between two saves"
+        )
+
+
 def require_apart(commands: list[list[str]], output: Path | None) -> None:
     """Raises FolderError where runs would share their checkpoints."""
     for command in commands:

@@ -65,10 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
     own = asked(options, "check kill")
-    if folders.in_store([own.command, own.again]):
-        raise folders.FolderError(
-            "check kill ends runs at events of files, which a store does not show: use a local folder, or check resume, which kills between two saves"
-        )
+    folders.require_local([own.command, own.again], "check kill")
     with folders.kept(own.output, own.folder.name):
         judged = Check(own, options.save).made(whole=options.all)
         found = troubles(own.folder)

@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
     own = asked(options, "check powercut")
+    folders.require_local([own.command, own.again], "check powercut")
     obstacle = syscalls.obstacle()
     if obstacle is not None:
         raise folders.FolderError(

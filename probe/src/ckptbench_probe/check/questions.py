@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ckptbench_probe.check import fail, kill, resume, saves, stop
+from ckptbench_probe.check import fail, kill, powercut, resume, saves, stop
 from ckptbench_probe.check.asked import CANNOT_TELL as CANNOT_TELL_CODE
 from ckptbench_probe.check.rhythm import Rhythm
 
@@ -118,6 +118,7 @@ QUESTIONS: dict[str, Question] = {
     "saves": Question("each checkpoint is whole", "saves", saves.REPORT, lambda rhythm: [], _saved, is_resumed=False),
     "pointer": Question("the newest pointer is never ahead", "saves", saves.REPORT, lambda rhythm: [], _pointed, is_resumed=False),
     "kill": Question("a kill during a save leaves a whole checkpoint", "kill", kill.REPORT, lambda rhythm: [], _plain),
+    "powercut": Question("a power cut during a save leaves a whole checkpoint", "powercut", powercut.REPORT, lambda rhythm: [], _plain),
     "stop": Question("saves when it is asked to stop", "stop", stop.REPORT, lambda rhythm: ["--at", str(rhythm.between_saves)], _stopped),
     "fail": Question("a full disk at a save leaves a whole checkpoint", "fail", fail.REPORT, lambda rhythm: [], _plain),
 }  # fmt: skip

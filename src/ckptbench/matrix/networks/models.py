@@ -108,8 +108,7 @@ ALEXNET_PIXELS = 11 - 2 * 2
 def alexnet(image: tuple[int, int, int], classes: int) -> Network:
     """AlexNet with one tower (Krizhevsky 2014, arXiv:1404.5997), without local response normalization.
 
-    With 1,000 classes it has 61,100,840 parameters, for images smaller than the published 224x224 too; the layers
-    are torchvision's. Images need at least 7 rows and columns.
+    With 1,000 classes it has 61,100,840 parameters; the layers are torchvision's. Images need at least 7 rows and columns.
     """
     if min(image[:2]) < ALEXNET_PIXELS:
         raise DataError(
@@ -152,9 +151,9 @@ INCEPTIONS: dict[str, Widths] = {
 def googlenet(image: tuple[int, int, int], classes: int) -> Network:
     """GoogLeNet (Szegedy et al. 2015: Inception v1, no batch norm), without local response normalization.
 
-    With 1,000 classes it has 6,998,552 parameters, for images smaller than the published 224x224 too. The layers are those of Caffe's bvlc_googlenet
-    (`models/bvlc_googlenet/train_val.prototxt` in the repository BVLC/caffe) at test time.
+    With 1,000 classes it has 6,998,552 parameters. The layers are those of Caffe's bvlc_googlenet at test time.
     """
+    # models/bvlc_googlenet/train_val.prototxt in the repository BVLC/caffe.
     layers: list[Layer] = []
 
     def pool() -> MaxPool:
@@ -228,11 +227,11 @@ NT3_ROWS = 20 + 10 - 1 + 10 - 1
 def nt3(image: tuple[int, int, int], classes: int) -> Network:
     """NT3 (CANDLE's Pilot1 benchmarks): 1-D convolutions along the rows of an image, then dense layers.
 
-    The benchmark's input is an image of (60483, 1, 1), and its network has 154,922,918 parameters. Layers and sizes follow
-    Pilot1/NT3/nt3_baseline_keras2.py and nt3_default_model.txt in the repository ECP-CANDLE/Benchmarks, at commit f6a3da88
-    of 2022-06-06. Images need at least 38 rows. CANDLE trains it without momentum, with Glorot-uniform kernels, and lowers
-    the learning rate on a plateau. The momentum used here doubles the size of a checkpoint.
+    For the benchmark's images of (60483, 1, 1) it has 154,922,918 parameters. Images need at least 38 rows. CANDLE trains it
+    without momentum, which doubles the size of a checkpoint here.
     """
+    # Layers and sizes follow Pilot1/NT3/nt3_baseline_keras2.py and nt3_default_model.txt in the repository ECP-CANDLE/Benchmarks,
+    # at commit f6a3da88 of 2022-06-06. CANDLE also has Glorot-uniform kernels, and lowers the learning rate on a plateau.
     height, width, channels = image
     if height < NT3_ROWS:
         raise DataError(
