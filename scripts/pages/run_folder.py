@@ -28,11 +28,11 @@ def manifest() -> str:
 
 
 def events() -> str:
-    """Each event of a trace; when those that columns refer to are written, and their fields."""
+    """The name of each event of a trace; of those that columns refer to also the fields, and when they are written."""
     named = {name: kind for name, kind in KINDS.items() if name == name_of(kind)}
-    others = {name: kind.__doc__ or "" for name, kind in named.items() if kind not in IN_TABLES}
+    others = ", ".join(f"`{name}`" for name, kind in named.items() if kind not in IN_TABLES)
     sections = (_section(name, kind) for name, kind in named.items() if kind in IN_TABLES)
-    return "\n".join((_list(others), *sections))
+    return "\n".join((f"The others are {others}.\n", *sections))
 
 
 def _list(meanings: Mapping[str, str]) -> str:
