@@ -4,7 +4,7 @@
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && { echo $$name; break; }; done)
 BIN := .venv/bin
-ENVIRONMENTS := $(filter-out main dev build-constraints %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
+ENVIRONMENTS := $(filter-out main dev build-constraints trainers_more %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
 STUDIES := $(patsubst %,tests/study/test_%.py,determinism study)
 WORKFLOWS := $(patsubst %,tests/study/test_%.py,failures profiles recoveries workflow)
 PROBES := $(wildcard tests/study/test_probe*.py)
@@ -78,7 +78,7 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 
 # The tests with schedulers mostly wait, so they run beside the others: four of the eight at a time, the longest first after the check of style,
 # which has only one core (the environments are there by then). Each prints its output when it ends.
-test: environments ## all tests, with the real frameworks and schedulers: about 18 minutes, 13 GB of environments
+test: environments ## all tests, with the real frameworks and schedulers: about 20 minutes, 11 GB of environments
 	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target lint run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests unit
 
 # tests/study/selection.py reads the switch.

@@ -32,8 +32,6 @@ from tests.living import is_running
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "envs" / "build-constraints.txt"
 LOCKS = sorted((ROOT / "envs").glob("*.txt"))
-EXAMPLES = {"trainers", "trainers_more"}
-"""Environments of the trainings in `examples` and `trainers`, beside those of frameworks."""
 
 
 def test_an_environment_is_ready_when_all_is_installed(tmp_path: Path) -> None:
@@ -327,12 +325,13 @@ def test_pip_installs_the_locked_uv_and_no_other() -> None:
 
 
 def test_make_environments_makes_every_environment_on_a_cpu() -> None:
+    """But the large one of some trainers, which only their study needs."""
     command = ["make", "--dry-run", "--always-make", "environments"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     made = {Path(word).parent.name for word in done.stdout.split() if word.endswith("/ready.json")}
     own = [(name, entry) for name, entry in RECOVERIES.items() if entry.own_environment]
     needed = {f"{each}_{name}" for name, entry in own for each in entry.frameworks or FRAMEWORKS}
-    assert made == {"data", *EXAMPLES, *map(environment_of, FRAMEWORKS), *needed}
+    assert made == {"data", "trainers", *map(environment_of, FRAMEWORKS), *needed}
 
 
 def test_the_registry_names_the_recipe_of_every_framework_that_is_compiled(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -276,7 +276,7 @@ PROGRAMS = {
     "state": state(),
     "joined": bars(Made(steps=400)).replace("\r", ""),
 }
-NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "training_logs", "log_pattern") else None for field in fields(Options)}  # fmt: skip
+NOTHING = {field.name: () if field.name in ("blocking", "asynchronous", "training_logs", "log_pattern") else None for field in fields(Options) if field.default is MISSING}  # fmt: skip
 PIECES = ("", "\x00", "\n", "nan", "-1", "1e400", "9" * 30, "0", '"', "2026-99-99 99:99:99", "é", "\r", ",", "inf", "[", "{")  # fmt: skip
 
 

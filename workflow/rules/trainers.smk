@@ -39,7 +39,7 @@ def draw_what_is_there():
     there = [path for path in get_all_answers() if Path(path).exists()]
     if there:
         shell(
-            "python -P -m ckptbench.workflow write-scoreboard {there} --trainers {TRAINERS:q} --output {SCOREBOARD}"
+            "python -P -m ckptbench.workflow write-scoreboard {there} --trainers={TRAINERS:q} --output {SCOREBOARD}"
         )
 
 
@@ -94,7 +94,7 @@ rule check_trainer:
     message:
         "{wildcards.check} of {wildcards.trainer}"
     shell:
-        "exec python -P -m ckptbench.workflow check-trainer {wildcards.trainer} {wildcards.check} --trainers {params.trainers:q}"
+        "exec python -P -m ckptbench.workflow check-trainer {wildcards.trainer} {wildcards.check} --trainers={params.trainers:q}"
         " --environment $(dirname {input.environment}) --minutes {params.minutes} --output {output} --parent $WORKFLOW --log {log}"
 
 
@@ -114,4 +114,4 @@ rule write_scoreboard:
     message:
         "the scoreboard of trainers"
     shell:
-        "python -P -m ckptbench.workflow write-scoreboard {input.cells} --trainers {params.trainers:q} --output {output[0]} --log {log}"
+        "python -P -m ckptbench.workflow write-scoreboard {input.cells} --trainers={params.trainers:q} --output {output[0]} --log {log}"

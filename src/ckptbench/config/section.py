@@ -127,14 +127,14 @@ def _of_removed(location: Location, value: object, *, is_unknown: bool) -> str:
 
 
 def _suggestion(location: Location, model: type[BaseModel]) -> str:
-    """The field that was perhaps meant: one with a similar name in the same section, or the same name elsewhere."""
+    """The field that was perhaps meant: the same name elsewhere, or one with a similar name in the same section."""
     fields = dict(_fields(model, ()))
     section = tuple(part for part in location[:-1] if isinstance(part, str))
     similar = difflib.get_close_matches(str(location[-1]), fields.get(section, []), 1)
     elsewhere = [
         dotted((*other, location[-1])) for other in fields if location[-1] in fields[other]
     ]
-    found = [*similar, *elsewhere][:1]
+    found = [*elsewhere, *similar][:1]
     return f"; did you mean {found[0]}?" if found else ""
 
 
