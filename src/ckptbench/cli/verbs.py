@@ -120,7 +120,7 @@ class Decide(Grouped):
 @click.option("--now", type=EVERY, help='How often you save today, with the first strategy: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
 @click.option("--warning", type=TIME, help="Time from the warning to the failure, as 2min on spot machines: no work is lost if a save fits.")
-@click.option("--announced", type=PART, help="With --warning: the part of failures that it comes before, as 80%. Default: preemptions of --log.")
+@click.option("--announced", type=PART, help="With --warning: the part of failures that are announced, as 80%. Default: preemptions counted from --log.")
 @click.option("--disk", type=SIZE, help="Room for checkpoints, as 2TB: how many fit, and how many to keep.")
 @click.option("--memory", type=SIZE, help="Free host memory of a node: a strategy whose copy it does not hold is left out.")
 @click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): losses in money too.")

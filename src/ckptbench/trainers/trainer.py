@@ -79,7 +79,7 @@ class Trainer(Section):
     shards: Flag = False
     """Whether each rank writes a part of the state. Without, what a save does is checked with one rank."""
     epoch: Annotated[int, Field(strict=True, ge=2)]
-    """Updates of an epoch; a training makes at least three."""
+    """Updates per epoch; a training makes three epochs or more."""
     every: Count | None = None
     """Updates between two saves. Without: a third of an epoch."""
     promises: dict[Column, Promise] = Field(default={})

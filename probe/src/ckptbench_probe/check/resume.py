@@ -16,7 +16,7 @@ from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.runs import run as run_once
 from ckptbench_probe.check.seen import Seen
 from ckptbench_probe.check.states import paths, ranks, saves
-from ckptbench_probe.check.verdict import EXIT_CODES, Verdict, cannot_tell, judge
+from ckptbench_probe.check.verdict import Verdict, cannot_tell, judge
 from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.variables import DATA, END_AT, END_BEFORE, PARTS
 from ckptbench_probe.words import number_of
@@ -34,7 +34,7 @@ def add(verbs: Verbs) -> None:
         help="whether a resume after a kill gives back the same training",
         usage="ckptbench-probe check resume --kill-at N [options] -- COMMAND ... {folder} ...",
         description="Runs the training three times: undisturbed; killed after N updates; started again. Compares their states bit by bit. "
-        f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())} (1 also if it does not resume).",
+        "Exit codes: 0 same, 1 different or does not resume, 2 cannot tell.",
     )
     own.add_argument(
         "--kill-at",

@@ -8,7 +8,7 @@ On a CPU (PyTorch, Horovod over it and Chainer) a background thread would take m
 training threads copy at once, in native code, with the checksum in the same pass, as in `async`. If the environment was made
 without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies with NumPy.
 
-- **Files** are written over those of an old version, so one old version stays on the disk until the run ends (`version-recycled.partial`).
+- **Files** of one old version stay on the disk until the run ends (`version-recycled.partial`): the next save overwrites them.
 - **Levels**: `memory` of the node (outlives processes), `node` (a disk of the node) and `shared`
   (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
   `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` keep one
