@@ -122,7 +122,7 @@ class Decide(Grouped):
 @click.option("--warning", type=TIME, help="Time from the warning to the failure, as 2min on spot machines: no work is lost if a save fits.")
 @click.option("--announced", type=PART, help="With --warning: the part of failures that are announced, as 80%. Default: preemptions counted from --log.")
 @click.option("--disk", type=SIZE, help="Room for checkpoints, as 2TB: how many fit, and how many to keep.")
-@click.option("--memory", type=SIZE, help="Free host memory of a node: a strategy whose copy it does not hold is left out.")
+@click.option("--memory", type=SIZE, help="Free host memory of a node: strategies whose copy does not fit are left out.")
 @click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): losses in money too.")
 @click.option("--study", type=TABLES, metavar="FOLDER", help="Costs that a study measured: its folder results.")
 @click.option("--costs", type=FILE, metavar="FILE", help="Costs in a file like config/costs-example.yaml.")

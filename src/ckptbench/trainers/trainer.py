@@ -77,13 +77,13 @@ class Trainer(Section):
     ranks: Count = 1
     """Ranks that it can start."""
     shards: Flag = False
-    """Whether each rank writes a part of the state. Without, what a save does is checked with one rank."""
+    """Whether each rank writes a part of the state. If false, the checks of saves use one rank."""
     epoch: Annotated[int, Field(strict=True, ge=2)]
     """Updates per epoch; a training makes three epochs or more."""
     every: Count | None = None
     """Updates between two saves. Without: a third of an epoch."""
     promises: dict[Column, Promise] = Field(default={})
-    """By column, what its documentation says: `text`, of ten words, and `source`, its address."""
+    """By column, what its documentation says: `text`, of at most ten words, and `source`, its address."""
     settings: list[Setting] = Field(default=[])
     """Each is a row of its own: `title` and `command` with a setting that its documentation offers."""
     control: Annotated[str, Field(pattern="^(right|wrong: .+|)$")] = ""

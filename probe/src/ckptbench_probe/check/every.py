@@ -49,7 +49,7 @@ def add(verbs: Verbs) -> None:
         "all",
         help="all checks, and a line of yes or no for each",
         usage="ckptbench-probe check all [options] -- COMMAND ... {folder} ...",
-        description="Runs the checks one after the other; a first run shows how often the training saves. Exit codes: 0 no answer is 'no', 1 some are, 2 one cannot be told.",
+        description="Runs the checks one after the other; a first run shows how often the training saves. Exit codes: 1 an answer is no, 2 none is no but one cannot tell, 0 otherwise.",
     )
     own.add_argument(
         "--only",

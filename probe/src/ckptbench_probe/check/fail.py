@@ -31,7 +31,7 @@ UNBUFFERED = "PYTHONUNBUFFERED"
 def add(verbs: Verbs) -> None:
     own = verbs.add_parser(
         "fail",
-        help="what a save that a full disk refuses does to training and its checkpoints",
+        help="what happens to training and checkpoints when a full disk refuses a save",
         usage="ckptbench-probe check fail [options] -- COMMAND ... {folder} ...",
         description="Refuses what one save writes below the folder, on every rank, and resumes the training from what is left. If training continues, it resumes again after the next save. Needs Linux 5.7. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",

@@ -73,7 +73,7 @@ def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
         'checkpoints. After an interruption start the same command again: finished runs are kept. In its table, "added a step" is the '
         "mean extra time per step (added_step_s in compare.csv). On a cluster start it once in an allocation, with the launcher in the command: -- srun python train.py --out {folder}. Exit codes: 0 all runs count, 1 some do not, 2 nothing was run.",
     )
-    own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="the values that replace {NAME}, one run each; several --value: all combinations. A value may have several words, or be empty")  # fmt: skip
+    own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="the values that replace {NAME}, one run per block; several --value: all combinations. A value may have several words, or be empty")  # fmt: skip
     own.add_argument("--baseline", action="append", default=[], metavar="NAME=X", help="a value with which nothing is saved, as interval=1000000; each combination of the other values has its own baseline")  # fmt: skip
     own.add_argument("--repeats", type=number_of("blocks"), default=3, metavar="N", help="number of blocks; default: %(default)s")  # fmt: skip
     own.add_argument("--folder", dest="output", type=Path, default=Path("compare"), metavar="FOLDER", help="folder for all measurements; the {folder} of each run is in it until the run ends; default: %(default)s")  # fmt: skip

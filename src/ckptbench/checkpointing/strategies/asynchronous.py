@@ -1,4 +1,4 @@
-"""The strategy `async`: rank 0 (of shards each rank) copies model and optimizer and continues training while a thread writes the copy.
+"""The strategy `async`: rank 0 (if sharded, each rank) copies model and optimizer and continues training while a thread writes the copy.
 
 Training waits only for the copy. Its staging buffer is allocated before training and reused, because writing to fresh memory
 takes several times as long.

@@ -4,7 +4,7 @@ Orbax (orbax-checkpoint 0.12.8) copies the arrays before `save` returns, and wri
 With JAX every rank writes a part of the replicated `jax.Array`s, and ranks wait for one another at the start and the end of a
 save. With TensorFlow rank 0 writes NumPy arrays, and no other rank waits.
 
-- Orbax' default compression is off: it saves a quarter of the bytes of random weights and doubles the processor time.
+- Orbax' default compression is off here: it makes random weights a quarter smaller, and doubles the processor time.
 - Each save allocates new memory and waits for the previous save. `wait_until_finished` or the next save raises errors. It
   syncs nothing.
 """
