@@ -165,7 +165,7 @@ def many(slurm: object, tmp_path_factory: pytest.TempPathFactory) -> Many:
 
 
 def test_what_an_outer_job_was_told_does_not_reach_the_jobs(many: Many) -> None:
-    assert "This workflow runs inside job 7: " in many.workflow.text()
+    assert "This workflow runs inside job 7. " in many.workflow.text()
 
 
 def test_jobs_of_one_shape_go_as_one_array(many: Many) -> None:
