@@ -104,8 +104,8 @@ rule write_scoreboard:
         cells=get_all_answers(),
         files=get_sources("write-scoreboard", ()),
     output:
-        SCOREBOARD,
-        expand("results/trainers.{format}", format=["md", "png", "pdf", "txt"]),
+        table=SCOREBOARD,
+        others=expand("results/trainers.{format}", format=["md", "png", "pdf", "txt"]),
     log:
         "results/logs/write_scoreboard.log",
     localrule: True
@@ -114,4 +114,4 @@ rule write_scoreboard:
     message:
         "the scoreboard of trainers"
     shell:
-        "python -P -m ckptbench.workflow write-scoreboard {input.cells} --trainers={params.trainers:q} --output {output[0]} --log {log}"
+        "python -P -m ckptbench.workflow write-scoreboard {input.cells} --trainers={params.trainers:q} --output {output.table} --log {log}"
