@@ -25,19 +25,8 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/audit.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/trainers_common.smk"
 include: "workflow/rules/trainers.smk"
-
-
-def get_results():
-    return [
-        *get_all_seals(),  # a run that was removed is made again, though there are tables of it
-        *get_all_figures(),
-        *get_tables([*TABLES, *DECIDED]),
-        get_mark(OF_RUNS),
-        get_mark(OF_DECISION),
-        ANSWER,
-        PAGE,
-    ]
 
 
 keep_signatures()
