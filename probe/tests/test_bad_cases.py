@@ -78,7 +78,7 @@ def test_an_engine_of_another_version_than_the_probe_knows_saves_as_it_does(benc
     ended = bench.run(sys.executable, "train.py")
     assert (ended.code, ended.out) == (0, "saved there\n")
     assert ended.told[0] == (
-        "a part of a measurement is missing (_target: AttributeError: 'Accelerator' object has no attribute 'project_configuration')"
+        "a part of a measurement is missing (place: AttributeError: 'Accelerator' object has no attribute 'project_configuration')"
     )
     assert len(ended.summary["checkpoints"]) == 1
 

@@ -32,7 +32,12 @@ with session() as s:
             with s.checkpoint(newest):
                 with open(newest + ".new", "w") as file:
                     json.dump([done, drawn], file)
+                    file.flush()
+                    os.fsync(file.fileno())
                 os.replace(newest + ".new", newest)
+                within = os.open(folder, os.O_RDONLY)
+                os.fsync(within)
+                os.close(within)
         if stop:
             break
 """
@@ -41,7 +46,7 @@ SAFE = {
     "resume_within": YES,
     "resume_ranks": DOES_NOT_APPLY,
     "kill": YES,
-    "powercut": NO,
+    "powercut": YES,
     "stop": YES,
     "fail": YES,
 }
