@@ -78,7 +78,7 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 
 # The tests with schedulers mostly wait, so they run beside the others: four of the eight at a time, the longest first after the check of style,
 # which has only one core (the environments are there by then). Each prints its output when it ends.
-test: environments ## all tests, with the real frameworks and schedulers: about 20 minutes, 11 GB of environments
+test: environments ## all tests, with the real frameworks and schedulers: 20 to 35 minutes, 11 GB of environments
 	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target lint run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests unit
 
 # tests/study/selection.py reads the switch.
