@@ -58,6 +58,8 @@ class Saves:
         self._renamed: list[Callable[[str, str], None]] = [self._watcher.renamed]
         self._files = Files(trace, self._on_rename)
         self._stored: list[Callable[[], None]] = []
+        self._held: dict[Write, list[Save]] = {}
+        """Saves that end when the file of a store is closed."""
         self._local = threading.local()
         self._under_way: list[Save] = []
         self._number = 0
@@ -156,7 +158,7 @@ class Saves:
         self._local.save = None
         save.ended_ns = monotonic_ns()
         save.thread, save.updates = threading.get_ident(), self._updates.done
-        write.held.append(save)
+        self._held.setdefault(write, []).append(save)
         self.captured(save)
 
     @harmless
@@ -189,11 +191,10 @@ class Saves:
 
     def _end_held(self, write: Write, now: int, *, failed: bool) -> None:
         """Where training went on before the file was closed, it has waited for the call only."""
-        for save in write.held:
+        for save in self._held.pop(write, ()):
             waited = save.thread == threading.get_ident() and save.updates == self._updates.done
             self._tell_end(save, now if waited else save.ended_ns or now, failed)
             self.finished(save, now, failed=failed)
-        write.held.clear()
 
     @harmless
     def add(self, content: Any) -> None:
@@ -251,6 +252,7 @@ class Saves:
         self._watcher.renew()
         self._files.renew()
         stores.renew()
+        self._held.clear()
         self._local = threading.local()
         self._under_way.clear()
         self._told_state_of = None

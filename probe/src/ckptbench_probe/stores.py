@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ckptbench_probe import storage
-
-if TYPE_CHECKING:
-    from ckptbench_probe.saves import Save
 
 
 @dataclass(eq=False)
@@ -23,8 +20,6 @@ class Write:
     """Its close has returned."""
     cut_off: bool = False
     """What saved to it has failed, so that it lacks some, though its close goes well."""
-    held: list[Save] = field(default_factory=list)
-    """Saves that end when it is closed."""
 
 
 _OPEN: dict[str, Write] = {}
