@@ -19,7 +19,7 @@ from torch import distributed
 
 UPDATES, SAVE_EVERY = 100_000, 4
 STEP_S = 0.02
-PIECES = 60
+PIECES = 200
 """In which a slow save writes."""
 
 

@@ -13,7 +13,7 @@ STOPS = Path(__file__).with_name("probe_stops.py")
 TRAINERS = STOPS.with_name("probe_stops_trainers.py")
 AT = "6"
 SLURM = {"SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}  # fmt: skip
-PATIENT, SHORT = "120s", "4s"
+PATIENT, SHORT = "120s", "10s"
 """Graces: of trainings that end, and of those that SIGKILL must end."""
 
 
@@ -40,7 +40,7 @@ def stopped(folder: Path, how: str, grace: str, *options: str, ranks: int = 1) -
 def test_a_training_that_saves_and_ends(tmp_path: Path) -> None:
     found = stopped(tmp_path, "saves", PATIENT)
     assert re.fullmatch(r"saves and ends in .* of the 2.0 min: 0 updates lost, stopped after update 7, resumed from 7", found.lines[0])  # fmt: skip
-    assert re.fullmatch(r"paste: #SBATCH --signal=B:TERM@\d+0 \(B: sends it only to the batch script, .*", found.lines[1])  # fmt: skip
+    assert re.fullmatch(r"paste: #SBATCH --signal=B:TERM@\d+0 \(B: signals only the batch script, .*", found.lines[1])  # fmt: skip
     assert (found.report["exit_code"], found.report["lost_updates"]) == (0, 0)
 
 
@@ -73,10 +73,10 @@ def test_a_training_that_ends_without_a_save(
 @pytest.mark.parametrize(
     ("how", "code", "begin", "more"),
     [
-        ("slow", 4, "saves too late: the save was not finished after 4.0 s: 3 updates lost", "the save of partial.pt was cut off, and the resume did not take it"),
+        ("slow", 4, "saves too late: the save was not finished after 10 s: 3 updates lost", "the save of partial.pt was cut off, and the resume did not take it"),
         ("thread", 4, "ends before its save was finished, in ", "the save of partial.pt was cut off, and the resume did not take it"),
         ("in-place", 1, "TORN: the save of step-7.pt was cut off, and the resume takes it: it failed", "rank 0 stood in probe_stops.py:"),
-        ("ignores", 5, "ignores SIGTERM: it trains on until SIGKILL after 4.0 s, ", "rank 0 stood in "),
+        ("ignores", 5, "ignores SIGTERM: it trains on until SIGKILL after 10 s, ", "rank 0 stood in "),
         ("trains-on", 0, "saves in ", "paste: #SBATCH --signal=B:TERM@"),
     ],
 )  # fmt: skip
