@@ -175,11 +175,15 @@ def test_a_checkpoint_that_is_removed_before_the_last_save_is_told(tmp_path: Pat
     assert any("meanwhile the disk had none" in line for line in dangers(run, measure(run)))
 
 
-def test_a_checkpoint_that_is_renamed_when_it_is_whole_may_be_pointed_to(tmp_path: Path) -> None:
-    rank = Written().updates(1, 2).save(2.0, 2.5, after=2, path="/c/step-2.tmp")
-    rank.add("moved", at_ns=at(2.6), path="/c/step-2", source="/c/step-2.tmp", size=9, to=None)
-    rank.add("pointed", at_ns=at(2.7), path="/c/latest", to="step-2").updates(3, 4)
-    assert not _told_of_pointers(rank, tmp_path)
+@pytest.mark.parametrize("draft", ["/c/step-2.tmp", "/c/draft"])
+@pytest.mark.parametrize(("seconds", "early"), [(1.5, True), (2.55, True), (2.7, False)])
+def test_a_checkpoint_may_be_pointed_to_once_it_has_its_name(
+    draft: str, seconds: float, early: bool, tmp_path: Path
+) -> None:
+    rank = Written().updates(1, 2).save(2.0, 2.5, after=2, path=draft)
+    rank.add("moved", at_ns=at(2.6), path="/c/step-2", source=draft, size=9, to=None)
+    rank.add("pointed", at_ns=at(seconds), path="/c/latest", to="step-2").updates(3, 4)
+    assert len(_told_of_pointers(rank, tmp_path)) == early
 
 
 @pytest.mark.parametrize(("seconds", "early"), [(2.3, True), (2.9, False), (5.0, False)])

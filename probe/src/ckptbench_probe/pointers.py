@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ckptbench_probe.changes import Change, changes
 from ckptbench_probe.files import after_rename
@@ -14,6 +14,7 @@ from ckptbench_probe.storage import is_in, is_url, place
 
 SYNCED_UNSEEN = {"orbax"}
 """Engines that sync in C++, where Python shows nothing."""
+NUMBER, STEM = "number", "stem"
 
 
 def synced(run: ProbedRun) -> list[Event]:
@@ -104,16 +105,27 @@ def _is_of(sync: Event, save: ProbedSave, process: ProbedProcess, until_ns: int)
 
 def _is_early(pointer: Change, process: ProbedProcess, whole: set[str]) -> bool:
     return any(
-        save.path not in whole and not _was_renamed(save, process, pointer.at_ns)
+        not _was_renamed(save, process, pointer.at_ns)
+        and (save.path not in whole or _waits_for_its_name(save, pointer, process))
         for save in _newest(pointer, process)
     )
 
 
+def _waits_for_its_name(save: ProbedSave, pointer: Change, process: ProbedProcess) -> bool:
+    """Whether the pointer names it as it is called later."""
+    later = process.last_name(save)
+    return later != save.path and _names(pointer, later, ()) and not _names(pointer, save.path, ())
+
+
 def _newest(pointer: Change, process: ProbedProcess) -> list[ProbedSave]:
-    """Saves that it names: of the newest update."""
+    """Saves that it names, also by the name that a draft gets later: of the newest update."""
     # A session may say at its end when saves were finished, which a killed one has not.
     known = [save for save in process.saves if save.finished_ns or save.kind != "session"]
-    named = [save for save in known if _names(pointer, save.path)]
+    named = [
+        save
+        for save in known
+        if any(_names(pointer, path) for path in {save.path, process.last_name(save)})
+    ]
     begun = [save for save in named if save.start_ns <= pointer.at_ns] or named
     return [save for save in begun if save.updates == max(one.updates for one in begun)]
 
@@ -125,16 +137,16 @@ def _was_renamed(save: ProbedSave, process: ProbedProcess, until_ns: int) -> boo
     )  # fmt: skip
 
 
-def _names(pointer: Change, path: str) -> bool:
-    """Whether what it says is this path or its folder, by a path, its name or its number, as `global_step30` and `30`."""
+def _names(pointer: Change, path: str, ways: Iterable[str] = (NUMBER, STEM)) -> bool:
+    """Whether what it says is this path or its folder, by a path or its name, or in one of these other ways: its number, as `30` for `global_step30`, or its name without an ending."""
     folder, to = os.path.dirname(pointer.path), pointer.to
     whole = place(to if is_url(to) else os.path.join(folder, to))
     if is_in(path, whole) or is_in(whole, path):
         return True
     name = os.path.relpath(path, folder).split(os.sep)[0]
-    if to.isdigit():
+    if to.isdigit() and NUMBER in ways:
         return int(to) in map(int, re.findall(r"\d+", name))
     return any(
         re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w.-])", to)
-        for one in (name, os.path.splitext(name)[0])
+        for one in (name, *([os.path.splitext(name)[0]] if STEM in ways else []))
     )
