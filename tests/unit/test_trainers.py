@@ -28,7 +28,7 @@ epoch: 12
 promises:
   resume_within: {text: goes on where it stopped, source: https://example.org}
 settings:
-  - {title: My trainer with care, command: "torchrun --nproc-per-node {ranks} {script} {folder} --care"}
+  - {title: My trainer with care, command: "torchrun --nproc-per-node {ranks} {script} {folder} --care", checks: [stop]}
 """
 
 
@@ -51,6 +51,7 @@ def test_a_folder_is_a_trainer_and_each_of_its_settings_a_row(tmp_path: Path) ->
     assert own.words(own.command) == ["torchrun", "--nproc-per-node", "{ranks}", script, "--folder", "{folder}"]  # fmt: skip
     assert (own.ranks("resume_within"), own.ranks("kill")) == (2, 1)
     assert own.trainer.saves_every == 4
+    assert (own.checks, other.checks) == (tuple(CHECKS), ("stop",))
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,7 @@ def test_a_folder_is_a_trainer_and_each_of_its_settings_a_row(tmp_path: Path) ->
         ("{folder}\"\nresume", "out\"\nresume", "it needs {folder}"),
         ("{script} --folder", "{script} --at {place} --folder", "no {place}"),
         ("resume_within:", "resumes_within:", "resumes_within"),
+        ("checks: [stop]", "checks: [stops]", "settings[0].checks[0]"),
         ("title: My trainer\n", "", "title: it is missing"),
     ],
 )  # fmt: skip

@@ -10,7 +10,12 @@ SCOREBOARD = "results/trainers.csv"
 def get_all_answers():
     """The files of all cells. Of a config without trainers there are none."""
     checks = CONFIG.trainers.checks if ROWS else []
-    return [f"{FOUND_OUT}/{name}/{check}.json" for check in checks for name in ROWS]
+    return [
+        f"{FOUND_OUT}/{name}/{check}.json"
+        for check in checks
+        for name, row in ROWS.items()
+        if check in row.checks
+    ]
 
 
 def get_scoreboard():

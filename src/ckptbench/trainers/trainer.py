@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ckptbench.common.errors import ConfigError, all_of
 from ckptbench.config.reading import ConfigFiles, FieldError
 from ckptbench.config.section import Section, checked
-from ckptbench.config.trainers import COLUMNS, WITH_RANKS
+from ckptbench.config.trainers import CHECKS, COLUMNS, WITH_RANKS
 from ckptbench.config.values import Count, Flag, OneOf, Text
 from ckptbench.matrix.plugin_spec import NAME
 
@@ -39,6 +39,7 @@ def _command(text: str) -> str:
 
 Command = Annotated[str, AfterValidator(_command)]
 Column = Annotated[str, OneOf(tuple(COLUMNS))]
+Check = Annotated[str, OneOf(tuple(CHECKS))]
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
@@ -58,6 +59,7 @@ class Setting(Section):
     command: Command
     name: Name | None = None
     resume: Command | None = None
+    checks: list[Check] | None = None
 
 
 class Trainer(Section):
@@ -85,7 +87,9 @@ class Trainer(Section):
     promises: dict[Column, Promise] = Field(default={})
     """By column, what its documentation says: `text`, of at most ten words, and `source`, its address."""
     settings: list[Setting] = Field(default=[])
-    """Each is a row of its own: `title` and `command` with a setting that its documentation offers."""
+    """Each is a row of its own: `title` and `command` with a setting that its documentation offers, and `checks`, those that it concerns."""
+    checks: list[Check] = Field(default=[*CHECKS])
+    """Checks that the row takes, as of a control that is wrong for some of them."""
     control: Annotated[str, Field(pattern="^(right|wrong: .+|)$")] = ""
     """`right`, or `wrong: <part>`, of a script that shows that the checks can say yes and no."""
 
@@ -117,6 +121,8 @@ class Row:
     trainer: Trainer
     command: str
     resume: str
+    checks: tuple[str, ...]
+    """That it takes."""
 
     @property
     def script(self) -> Path:
@@ -152,11 +158,12 @@ def _rows(folder: Path) -> list[Row]:
 def _fields(folder: Path, trainer: Trainer) -> Iterator[dict[str, Any]]:
     own = {"folder": folder, "trainer": trainer}
     name = folder.name
-    yield {**own, "name": name, "title": trainer.title, "command": trainer.command, "resume": trainer.resume}  # fmt: skip
+    yield {**own, "name": name, "title": trainer.title, "command": trainer.command, "resume": trainer.resume, "checks": tuple(trainer.checks)}  # fmt: skip
     for number, one in enumerate(trainer.settings, 1):
         yield {
             **own, "name": f"{name}_{one.name or number}", "title": one.title, "command": one.command,
             "resume": trainer.resume if one.resume is None else one.resume,
+            "checks": tuple(trainer.checks if one.checks is None else one.checks),
         }  # fmt: skip
 
 
