@@ -271,7 +271,7 @@ with session() as s:
     bench.write("train.py", text.replace("FILE", "pass"))
     ended = bench.run(sys.executable, "train.py")
     assert ended.line("checkpoints").endswith("by session, to s3://bucket/run (s3)")
-    assert ended.line("on storage") == "on storage    an object store: not seen"
+    assert ended.line("to storage") == "to storage    an object store: not seen"
     assert not [line for line in ended.told if line.startswith("synced")]
     assert ended.line("bytes") == "bytes         files not seen"
     assert not [line for line in ended.told if line.startswith("unsafe")]

@@ -404,7 +404,7 @@ def test_every_reason_is_told_why_no_file_was_seen_written(tmp_path: Path) -> No
         saves = [event["save"] for event in rank.events if event["event"] == "save"]
         rank.add("clean", save=saves[-1], at_ns=at(5), state=state, files=0, size=0, file_system="ext4", memory_bytes=0)  # fmt: skip
     run = read(rank.ended(6).into(tmp_path))
-    (line,) = (line for line in screen(run, measure(run), []) if line.startswith("on storage"))
+    (line,) = (line for line in screen(run, measure(run), []) if line.startswith("to storage"))
     assert line.endswith(
         "wrote the files: removed before that (2 of 3), not yet when the process ended (1 of 3)"
     )

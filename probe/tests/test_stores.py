@@ -89,7 +89,7 @@ with session() as s:
     assert [(one["files"], one["size"], one["file_system"]) for one in rows] == [(1, 5000, "memory")] * 3  # fmt: skip
     assert all(one["stall_s"] >= 0.05 and one["clean"] == storage.UPLOADED for one in rows)
     assert "every 1 step, by torch.save, to memory://run (memory)" in ended.line("checkpoints")
-    assert ended.line("on storage").split()[2] == "uploaded"
+    assert ended.line("to storage").split()[2] == "uploaded"
     assert not [line for line in ended.told if line.startswith(("synced", "unsafe"))]
 
 

@@ -84,7 +84,7 @@ def _costs(run: ProbedRun, measures: Measures) -> Iterator[tuple[str, str]]:
     if measures.finished:
         yield "finished", f"{spread(measures.finished)} after the start, as the engine reports"
     if whole:
-        yield "on storage", _on_storage(measures, whole)
+        yield "to storage", _on_storage(measures, whole)
         if not all(is_url(save.path) for one in run.trained for save in one.saves):
             yield "synced", _synced(run)
         yield "bytes", _bytes(measures, whole)

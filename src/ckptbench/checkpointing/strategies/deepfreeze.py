@@ -1,4 +1,4 @@
-"""The strategy `deepfreeze`: every rank copies its shard while the next step computes, or at once on a CPU.
+"""The strategy `deepfreeze`: every rank copies its shard while the next step computes, or on a CPU mostly at once.
 
 After Nicolae et al. 2020 (DeepFreeze, CCGrid). Only the update changes parameters and optimizer slots, so it
 waits until they are copied. State that the forward pass changes (running statistics, random

@@ -1,6 +1,6 @@
 """The recovery `ulfm`: MPI's user-level failure mitigation; survivors shrink the communicator and continue without a checkpoint.
 
-After Amatya et al. 2017: every rank holds the whole network, so a lost rank costs only its share of the batch. Each rank's
+After Amatya et al. 2017: every rank holds the whole network, so a lost rank costs no state. Each rank's
 framework runs without communication; Open MPI 5 averages gradients over the remaining communicator.
 
 After a loss the ranks agree on the last step that any of them completed, adopt its state, and repeat the failed step with a new

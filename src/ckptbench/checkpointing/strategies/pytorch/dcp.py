@@ -5,7 +5,7 @@ the rank that holds it.
 
 - Running statistics are named by rank: under one name, as in the documentation, a version would mix those of several ranks.
 - Errors are a `CheckpointException`, which `except Exception` does not catch. On a full disk it is `unexpected pos 704 vs 598`.
-- The index, `.metadata`, is a pickle; ckptbench's reader creates only the types of an index. DCP syncs the index before
+- The index, `.metadata`, is a pickle; ckptbench's reader unpickles only the types of an index. DCP syncs the index before
   its bytes leave Python's buffer, so it syncs an empty file; ckptbench syncs it again.
 """
 
