@@ -445,7 +445,7 @@ def test_a_limit_beside_what_knows_none_or_counts_it_already_is_refused(
     lines = (f"{day}|{state}" + ended.format(day, day + 1) for day, state in enumerate(states, 1))
     (tmp_path / "jobs.txt").write_text("JobID|State|Start|End|Elapsed|AllocTRES\n" + "".join(lines))
     free, limited = (" ".join(said(["decide", "--gpus", "8", *jobs[:2], *REST, *more], capsys).split()) for more in ([], jobs[4:]))  # fmt: skip
-    for text, states in ((free, "TIMEOUT,OUT_OF_MEMORY"), (limited, "OUT_OF_MEMORY")):
+    for text, states in ((free, "OUT_OF_MEMORY and --limit 24h for TIMEOUT"), (limited, "OUT_OF_MEMORY")):  # fmt: skip
         assert f"if your training restarts after those, add --count {states}." in text
 
 

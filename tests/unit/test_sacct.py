@@ -353,7 +353,7 @@ def test_jobs_that_were_ended_and_do_not_count_are_named_with_how_to_count_them(
 ) -> None:
     told = list(read(tmp_path, TUNING).said())
     left_out = "not counted: 2 PREEMPTED, 1 TIMEOUT, 1 DEADLINE; if your training restarts after those, add "  # fmt: skip
-    assert f"{left_out}--count PREEMPTED,TIMEOUT,DEADLINE" in told
+    assert f"{left_out}--count PREEMPTED,DEADLINE and --limit 24h for TIMEOUT" in told
     some = [*FAILURE_STATES, "PREEMPTED", "TIMEOUT"]
     counted = read(tmp_path, TUNING, states=some)
     assert counted.failures == 4

@@ -33,6 +33,7 @@ FROM_LOG = "as logged"
 """The name of the saves of a log, at any interval."""
 BETWEEN_STARTS = " (between its starts)"
 WAITS = "The restart is the gap between two starts in the log, with a wait for GPUs in it: --restart overrides it."
+ASYNC_ASKED = "give your own stall and rest as in --async 3s+90s (ckptbench-probe measures both)"
 ASK_NOW = "How often you save today is not in the log: give --now."
 
 
@@ -72,7 +73,7 @@ def costs_of_log(options: Options) -> Costs:
     return Costs(
         table,
         {},
-        title=title if len(paths) == 1 else f"{title} and {len(paths) - 1} more",
+        title=title if len(paths) == 1 else f"{len(paths)} logs",
         facts=tuple(_facts(facts, options)),
         cautions=tuple(_cautions(facts, options)),
         notes=(read, *_taken(facts, options)),
@@ -219,9 +220,9 @@ def _cautions(facts: Facts, options: Options) -> Iterator[str]:
         if options.asynchronous:
             yield "If the log's saves are asynchronous, more is lost than shown: the log does not say when they finish."
         elif facts.is_async:
-            yield "Saves are asynchronous, and the log does not say when they finish: give --async 3s+90s, or take these losses as a minimum."
+            yield f"Saves are asynchronous, and the log does not say when they finish: {ASYNC_ASKED}, or take these losses as a minimum."
         else:
-            yield "If saves are asynchronous, the log does not say when they finish: give --async 3s+90s, or they count as finished at once."
+            yield f"If saves are asynchronous, the log does not say when they finish: {ASYNC_ASKED}, or they count as finished at once."
     if options.restart is None and facts.restarts_s:
         yield WAITS
     if facts.guess is not None and options.now is None and not _takes_stall(options):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ckptbench.decide.rates import FailureRate
 
 
+Read = TypeVar("Read")
 NEVER_S = 1e12
 """In place of a mean time between failures where there are none."""
 MOST_JOBS = 0.9
@@ -78,15 +80,12 @@ class Options:
         return bool(self.study or self.costs or self.training_logs)
 
     def with_gpus_of_log(self) -> Options:
-        """With the number of GPUs on which nearly all jobs of `--log` ran, where no option says it. A log that cannot be read says so when failures are counted."""
+        """With the number of GPUs on which nearly all jobs of `--log` ran, where no option says it. Raises DataError where the log cannot be read."""
         if self.gpus is not None or self.log is None or self.log.suffix == ".yaml":
             return self
         from ckptbench.decide.failure_log import gpus_of_jobs  # imports pandas
 
-        try:
-            known = gpus_of_jobs(self.log)
-        except DataError:
-            return self
+        known = _read(self.log, gpus_of_jobs)
         if known and known[0][1] >= MOST_JOBS:
             return replace(self, gpus=known[0][0], gpus_from=f"AllocTRES of {self.log.name}")
         shares = [f"{gpus:,} ({percent(part)} of the time)" for gpus, part in known[:MOST_NAMED]]
@@ -216,12 +215,8 @@ class Options:
             return read_rate(self.log, restart_s=self.restart, with_limit=with_limit)
         more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
         minutes = (self.restart or RESTART_S) / 60
-        try:
-            return read_log(self.log, with_limit=with_limit, gpus=gpus, restart_minutes=minutes, **more)  # fmt: skip
-        except DataError:
-            if _is_of_training(self.log):
-                raise DataError(f"{self.log}: this is the log of a training: give it to --training-log") from None  # fmt: skip
-            raise
+        words: dict[str, Any] = {"with_limit": with_limit, "gpus": gpus, "restart_minutes": minutes, **more}
+        return _read(self.log, partial(read_log, **words))
 
     def _write_s(self, gpus: int) -> float:
         """How long the state is written, by what is slowest: a GPU with its part, or all together."""
@@ -239,6 +234,16 @@ class Options:
             then_s = self._write_s(gpus) if each.then_s is None else each.then_s
             saving = Saving(stall_s=each.stall_s, durable_s=each.stall_s + then_s)
             yield Strategy(name=each.name, saving=saving)
+
+
+def _read(log: Path, reader: Callable[[Path], Read]) -> Read:
+    """Raises DataError where that log of failures cannot be read."""
+    try:
+        return reader(log)
+    except DataError:
+        if _is_of_training(log):
+            raise DataError(f"{log}: this is the log of a training: give it to --training-log") from None  # fmt: skip
+        raise
 
 
 def _is_of_training(path: Path) -> bool:

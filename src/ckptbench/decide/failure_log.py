@@ -44,7 +44,7 @@ def gpus_of_jobs(path: Path) -> list[tuple[int, float]]:
     """On how many GPUs the jobs ran, and in which part of their time, the largest first. Empty for a log that does not say it. Raises DataError."""
     table = read_table(path, COLUMN, "name another file")
     file = FailureFile.model_construct(None, title=path.name, counts="")
-    return read_gpus(table, file) if is_of_jobs(table) and table.has("AllocTRES") else []
+    return read_gpus(table, file) if is_of_jobs(table) else []
 
 
 def _read_list(table: LogTable, file: FailureFile) -> Exposure:

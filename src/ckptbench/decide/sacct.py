@@ -7,7 +7,7 @@ Read are `State`, `End`, `Elapsed` (or `ElapsedRaw`) and `AllocTRES`, and where 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -204,9 +204,16 @@ def _left_out(jobs: pd.DataFrame, file: FailureFile, *, with_limit: bool) -> Ite
     if numbers.empty:
         return
     named = ", ".join(f"{number:,} {state}" for state, number in numbers.items())
-    more = [state for state in file.states if state not in FAILURE_STATES]
-    add = f"--count {','.join([*more, *numbers.index])}" if file.log is None else "them to `states`"
+    add = _options(numbers.index, file) if file.log is None else "them to `states`"
     yield f"not counted: {named}; if your training restarts after those, add {add}"
+
+
+def _options(states: Iterable[str], file: FailureFile) -> str:
+    """Of `decide`, to count these states too. The ends at a time limit come at known times, so they are no failures."""
+    more = [state for state in file.states if state not in FAILURE_STATES]
+    others = [state for state in states if state != TIMEOUT]
+    count = [f"--count {','.join([*more, *others])}"] if others else []
+    return " and ".join(count + [f"--limit 24h for {TIMEOUT}"] * (TIMEOUT in states))
 
 
 def _soon(failed: pd.DataFrame, file: FailureFile) -> Iterator[str]:
