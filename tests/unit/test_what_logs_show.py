@@ -10,6 +10,7 @@ import pytest
 from training_logs import Made, bars, megatron, torchtitan
 
 from ckptbench.cli.verbs import WRONG_USE, run
+from ckptbench.common.errors import DataError
 from ckptbench.decide.training_log.facts import Facts, facts_of
 from ckptbench.decide.training_log.joined import read_logs
 from ckptbench.decide.training_log.reader import read_log
@@ -72,10 +73,8 @@ def test_jobs_of_different_sizes_leave_the_question(
     text = refused(["--log", log, *OTHERS], capsys)
     assert re.search(r"--gpus: how many train together; the jobs of jobs.txt ran on (8|64) \(46 % of the time\), ", text)  # fmt: skip
     assert said(["--log", jobs(tmp_path, [64] * 19 + [1]), *OTHERS], capsys).startswith("64 GPUs (")
-    no_gpus = refused(["--log", jobs(tmp_path, [8] * 6, tres=False), *OTHERS], capsys)
-    assert (
-        "there is no column AllocTRES: ask for them by sacct " in no_gpus
-    )  # at once, not after --gpus
+    with pytest.raises(DataError, match="no column AllocTRES: ask for them by sacct "):  # at once
+        run(["decide", "--log", jobs(tmp_path, [8] * 6, tres=False), *OTHERS])
 
 
 def apart(folder: Path, lines: list[str]) -> list[Path]:
