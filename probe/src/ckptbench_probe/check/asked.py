@@ -8,7 +8,7 @@ import shlex
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Protocol, TypeVar
 
 from ckptbench_probe.check import folders
 from ckptbench_probe.check.runs import Ended
@@ -16,6 +16,7 @@ from ckptbench_probe.harmless import say
 from ckptbench_probe.launcher import CannotStartError, run_name, words_of
 from ckptbench_probe.reading import traces
 from ckptbench_probe.storage import is_url
+from ckptbench_probe.words import number_of
 
 FORMAT = 1
 CANNOT_TELL = 2
@@ -23,6 +24,8 @@ CANNOT_TELL = 2
 SLOWER = 3.0
 """A run may take so many times the first one, and `LEAST_LIMIT_S` more."""
 LEAST_LIMIT_S = 60.0
+NOT_REFUSED = "cannot be refused"
+"""A trouble that leaves no verdict at all."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,25 @@ class Judged(Protocol):
     @property
     def code(self) -> int:
         """Exit code."""
+
+
+Found = TypeVar("Found", bound=Judged)
+
+
+def add_save(own: argparse.ArgumentParser, needs: str) -> None:
+    """`needs`: which saves the training must make."""
+    own.add_argument(
+        "--save",
+        type=number_of("saves"),
+        default=3,
+        metavar="N",
+        help=f"which save{needs}; default: %(default)s, so that an old one may be removed",
+    )
+
+
+def too_few(saves: int) -> str:
+    """Why a check cannot tell where the training makes fewer."""
+    return f"the training makes fewer than {saves} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
 
 
 def add_options(own: argparse.ArgumentParser, report: str) -> None:
@@ -153,6 +175,14 @@ def answered(
     beside = f", their checkpoints in {store}/{own.folder.name}" if store else ""
     print(f"more: {path}; the runs lie in {own.folder}{beside}")
     return verdict.code
+
+
+def complete(own: Asked, judged: Found, cannot_tell: Callable[[str], Found]) -> Found:
+    """What a check has found, unless it is well and a part of the check is missing."""
+    found = troubles(own.folder)
+    if found and (judged.code == 0 or any(NOT_REFUSED in one for one in found)):
+        return cannot_tell(f"a part of the check is missing ({found[0]})")
+    return judged
 
 
 def troubles(folder: Path) -> list[str]:

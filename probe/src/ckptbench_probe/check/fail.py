@@ -8,7 +8,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import failed, folders, kill, outcomes
-from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
+from ckptbench_probe.check.asked import (
+    Asked,
+    add_options,
+    add_save,
+    answered,
+    asked,
+    complete,
+    too_few,
+)
 from ckptbench_probe.check.failed import EXIT_CODES, Failure, Refused, Verdict, cannot_tell
 from ckptbench_probe.check.killing import RECORD
 from ckptbench_probe.check.refused_calls import ERRORS
@@ -16,7 +24,6 @@ from ckptbench_probe.check.refusing import refused
 from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.variables import FAIL_AT
-from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -36,13 +43,7 @@ def add(verbs: Verbs) -> None:
         description="Refuses what one save writes below the folder, on every rank, and resumes the training from what is left. If training continues, it resumes again after the next save. Needs Linux 5.7. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
     )
-    own.add_argument(
-        "--save",
-        type=number_of("saves"),
-        default=3,
-        metavar="N",
-        help="which save; the training needs two more; default: %(default)s, so that an old one may be removed",
-    )
+    add_save(own, "; the training needs two more")
     own.add_argument(
         "--as",
         dest="kind",
@@ -63,9 +64,7 @@ def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]
     with folders.kept(own.output, own.folder.name):
         kinds = tuple(ERRORS) if options.kind == ALL else (options.kind,)
         verdict = _Check(own, options.save).made_as(kinds)
-        found = troubles(own.folder)
-        if (found and verdict.code == 0) or any("cannot be refused" in one for one in found):
-            verdict = cannot_tell(f"a part of the check is missing ({found[0]})")
+        verdict = complete(own, verdict, cannot_tell)
     return own, verdict, {"save": options.save, **asdict(verdict)}
 
 
@@ -77,9 +76,7 @@ class _Check(kill.Check):
         if undisturbed.failed:
             return cannot_tell(f"the undisturbed training {undisturbed.reason()}")
         if not undisturbed.at_update:
-            return cannot_tell(
-                f"the training makes fewer than {self._save + 2} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
-            )
+            return cannot_tell(too_few(self._save + 2))
         self._limit_s = self._own.limit_after(undisturbed)
         saves = [0, *kill.saves_begun(undisturbed)]
         control = self._resumed(UNDISTURBED, undisturbed, UNDISTURBED)

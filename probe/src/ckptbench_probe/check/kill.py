@@ -9,7 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import folders, points
-from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
+from ckptbench_probe.check.asked import (
+    Asked,
+    add_options,
+    add_save,
+    answered,
+    asked,
+    complete,
+    too_few,
+)
 from ckptbench_probe.check.killing import END, FILE_EVENT, KILLED, RECORD
 from ckptbench_probe.check.outcomes import (
     CANNOT_TELL,
@@ -27,7 +35,6 @@ from ckptbench_probe.check.runs import run as run_once
 from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.reading import Event, traces
 from ckptbench_probe.variables import END_AT, KILL_AT, KILL_IN
-from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -44,13 +51,7 @@ def add(verbs: Verbs) -> None:
         description="Records what one save does to files. Then, for some events (--all: each): runs the training, kills it there by SIGKILL, and resumes it. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())} (the resume begins at 0).",
     )
-    own.add_argument(
-        "--save",
-        type=number_of("saves"),
-        default=3,
-        metavar="N",
-        help="which save; the training needs one more; default: %(default)s, so that an old one may be removed",
-    )
+    add_save(own, "; the training needs one more")
     own.add_argument(
         "--all",
         action="store_true",
@@ -68,9 +69,7 @@ def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]
     folders.require_local([own.command, own.again], "check kill")
     with folders.kept(own.output, own.folder.name):
         judged = Check(own, options.save).made(whole=options.all)
-        found = troubles(own.folder)
-        if found and judged.code == 0:
-            judged = cannot_tell(f"a part of the check is missing ({found[0]})")
+        judged = complete(own, judged, cannot_tell)
     return own, judged, {"save": options.save, **asdict(judged)}
 
 
@@ -88,9 +87,7 @@ class Check:
         if recorded.failed:
             return cannot_tell(f"the training that was recorded {recorded.reason()}")
         if not recorded.at_update:
-            return cannot_tell(
-                f"the training makes fewer than {self._save + 1} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
-            )
+            return cannot_tell(too_few(self._save + 1))
         self._limit_s = self._own.limit_after(recorded)
         begin, end = saves_begun(recorded)[self._save - 1 :][:2]
         self._window = f"{begin} {end}"

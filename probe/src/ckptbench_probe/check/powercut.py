@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe import syscalls
 from ckptbench_probe.check import cuts, file_calls, folders
-from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
+from ckptbench_probe.check.asked import (
+    Asked,
+    add_options,
+    add_save,
+    answered,
+    asked,
+    complete,
+    too_few,
+)
 from ckptbench_probe.check.disk import Recorded, as_on_disk
 from ckptbench_probe.check.disk_reader import Reader
 from ckptbench_probe.check.kill import RECORDED, saves_begun
@@ -28,7 +36,6 @@ from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.runs import run as run_once
 from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.variables import END_AT, KILL_AT, KILL_IN
-from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -46,13 +53,7 @@ def add(verbs: Verbs) -> None:
         "What was done before that save is taken to be on the disk. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())} (the resume begins at 0).",
     )
-    own.add_argument(
-        "--save",
-        type=number_of("saves"),
-        default=3,
-        metavar="N",
-        help="which save, from the second on; the training needs one more; default: %(default)s, so that an old one may be removed",
-    )
+    add_save(own, ", from the second on; the training needs one more")
     own.add_argument(
         "--filesystem",
         choices=list(cuts.SYSTEMS),
@@ -85,9 +86,7 @@ def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]
             judged = check.made(whole=options.all)
         finally:
             check.log.unlink(missing_ok=True)
-        found = troubles(own.folder)
-        if found and judged.code == 0:
-            judged = cannot_tell(f"a part of the check is missing ({found[0]})")
+        judged = complete(own, judged, cannot_tell)
     content = {"save": options.save, "filesystem": options.filesystem, **asdict(judged)}
     return own, judged, content
 
@@ -108,9 +107,7 @@ class _Check:
         if recorded.failed:
             return cannot_tell(f"the training that was recorded {recorded.reason()}")
         if not recorded.at_update:
-            return cannot_tell(
-                f"the training makes fewer than {self._save + 1} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
-            )
+            return cannot_tell(too_few(self._save + 1))
         self._limit_s = self._own.limit_after(recorded)
         update, following = saves_begun(recorded)[self._save - 1 :][:2]
         reader = Reader(self.log, str(recorded.folder))

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import folders, signals
-from ckptbench_probe.check.asked import Asked, add_options, answered, asked, troubles
+from ckptbench_probe.check.asked import Asked, add_options, answered, asked, complete
 from ckptbench_probe.check.runs import run as run_once
 from ckptbench_probe.check.stopped import EXIT_CODES, Stop, Verdict, cannot_tell, judge, seen
 from ckptbench_probe.harmless import TOLD
@@ -67,9 +67,7 @@ def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]
     stop = Stop(options.at, f"SIG{options.signal}", options.to, options.grace)
     with folders.kept(own.output, own.folder.name):
         verdict = _check(own, stop)
-        found = troubles(own.folder)
-        if found and verdict.code == 0:
-            verdict = cannot_tell(f"a part of the check is missing ({found[0]})")
+        verdict = complete(own, verdict, cannot_tell)
     return own, verdict, {**asdict(stop), **asdict(verdict)}
 
 
