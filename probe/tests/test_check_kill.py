@@ -68,6 +68,13 @@ def test_a_folder_that_is_renamed_is_safe(bench: Bench) -> None:
     }
 
 
+def test_saves_that_no_known_engine_makes_are_those_that_write_files(bench: Bench) -> None:
+    no_engine = "import contextlib; s.checkpoint = contextlib.nullcontext"
+    code, lines = check(bench, f"{IN_PLACE}; {no_engine}")
+    assert code == 1, lines
+    assert lines[0] == "TORN: 2 of 4 kills in save 3, of update 6, leave no checkpoint that it resumes from"  # fmt: skip
+
+
 @pytest.mark.parametrize("python", interpreters())
 def test_a_folder_that_is_written_under_its_name_is_torn(python: str, bench: Bench) -> None:
     bench.launcher = python

@@ -74,7 +74,7 @@ def add_save(own: argparse.ArgumentParser, needs: str) -> None:
 
 def too_few(saves: int) -> str:
     """Why a check cannot tell where the training makes fewer."""
-    return f"the training makes fewer than {saves} saves in the folder by an engine that the probe knows: name an earlier one by --save, or save more often"
+    return f"the training makes fewer than {saves} saves in the folder that the probe sees: name an earlier one by --save, or save more often"
 
 
 def add_options(own: argparse.ArgumentParser, report: str) -> None:

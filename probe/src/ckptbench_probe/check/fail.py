@@ -75,10 +75,10 @@ class _Check(kill.Check):
         undisturbed = self._run(UNDISTURBED, f"{RECORD} {self._save + 1}")
         if undisturbed.failed:
             return cannot_tell(f"the undisturbed training {undisturbed.reason()}")
-        if not undisturbed.at_update:
+        saves = [0, *kill.saves_begun(undisturbed)]
+        if len(saves) <= self._save + 2:
             return cannot_tell(too_few(self._save + 2))
         self._limit_s = self._own.limit_after(undisturbed)
-        saves = [0, *kill.saves_begun(undisturbed)]
         control = self._resumed(UNDISTURBED, undisturbed, UNDISTURBED)
         if control.verdict != outcomes.SAFE:
             # It was ended as a save began, which may remove older ones first.

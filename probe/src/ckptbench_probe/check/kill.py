@@ -18,7 +18,7 @@ from ckptbench_probe.check.asked import (
     complete,
     too_few,
 )
-from ckptbench_probe.check.killing import END, FILE_EVENT, KILLED, RECORD
+from ckptbench_probe.check.killing import END, FILE_EVENT, KILLED, RECORD, WRITE
 from ckptbench_probe.check.outcomes import (
     CANNOT_TELL,
     EXIT_CODES,
@@ -86,10 +86,11 @@ class Check:
         recorded = self._run(RECORDED, f"{RECORD} {self._save}")
         if recorded.failed:
             return cannot_tell(f"the training that was recorded {recorded.reason()}")
-        if not recorded.at_update:
+        saves = saves_begun(recorded)
+        if len(saves) <= self._save:
             return cannot_tell(too_few(self._save + 1))
         self._limit_s = self._own.limit_after(recorded)
-        begin, end = saves_begun(recorded)[self._save - 1 :][:2]
+        begin, end = saves[self._save - 1 :][:2]
         self._window = f"{begin} {end}"
         events = _events(recorded, begin, end)
         if not events:
@@ -131,9 +132,14 @@ class Check:
 
 
 def saves_begun(run: Ended) -> list[int]:
-    """After which saves began, the one among them that ended the run."""
-    end, events = ended_at(run)
-    return sorted({end["updates"], *(one["updates"] for one in events if one["event"] == "save")})
+    """After which updates saves began, that among them which ended the run. Where the probe knows no engine that saves, those after which files were written."""
+    if run.at_update:
+        end, events = ended_at(run)
+        saves = (one["updates"] for one in events if one["event"] == "save")
+        return sorted({end["updates"], *saves})
+    every = [one for _, events in traces(run.folder) for one in events]
+    written = {one["updates"] for one in every if one["event"] == FILE_EVENT and one["what"] == WRITE}  # fmt: skip
+    return [] if any(one["event"] == "save" for one in every) else sorted(written - {0})
 
 
 def ended_at(run: Ended) -> tuple[Event, list[Event]]:

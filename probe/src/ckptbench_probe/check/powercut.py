@@ -106,10 +106,11 @@ class _Check:
         recorded = self._recorded()
         if recorded.failed:
             return cannot_tell(f"the training that was recorded {recorded.reason()}")
-        if not recorded.at_update:
+        saves = saves_begun(recorded)
+        if len(saves) <= self._save:
             return cannot_tell(too_few(self._save + 1))
         self._limit_s = self._own.limit_after(recorded)
-        update, following = saves_begun(recorded)[self._save - 1 :][:2]
+        update, following = saves[self._save - 1 :][:2]
         reader = Reader(self.log, str(recorded.folder))
         window = [reader.found.marks.get(f"{UPDATED}{one}", 0) for one in (update, following)]
         if not all(window):

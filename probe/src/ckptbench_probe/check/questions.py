@@ -50,7 +50,8 @@ def _plain(report: Report, rhythm: Rhythm) -> Told:
     """As the exit code says, which is that of all checks."""
     code = report["exit_code"]
     text = report["lines"][0].partition("cannot tell: ")
-    return {0: YES, CANNOT_TELL_CODE: CANNOT_TELL}.get(code, NO), text[2] or text[0]
+    why = [text[2] or text[0], *(report["lines"][1:2] if code == CANNOT_TELL_CODE else [])]
+    return {0: YES, CANNOT_TELL_CODE: CANNOT_TELL}.get(code, NO), ": ".join(why)
 
 
 def _saved(report: Report, rhythm: Rhythm) -> Told:
