@@ -94,7 +94,7 @@ def run(name: str, order: str, command: list[str], folder: Path, last: int) -> N
     print(f"{name:<16} exit code {done.returncode:<4} {'; '.join(told) or error}", flush=True)
     if order.startswith("stop"):
         files = [path for path in folder.rglob("*") if path.is_file() and path != sent]
-        late = [str(path.relative_to(folder)) for path in files if path.stat().st_mtime_ns > sent.stat().st_mtime_ns]  # fmt: skip
+        late = [str(path.relative_to(folder)) for path in files if path.stat().st_mtime_ns >= sent.stat().st_mtime_ns]  # fmt: skip
         print(f"written after the signal: {', '.join(sorted(late)) or 'nothing'}")
 
 

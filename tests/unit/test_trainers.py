@@ -128,14 +128,15 @@ def test_page_and_figure_show_each_answer(tmp_path: Path) -> None:
     found = [
         line("resume_within", NO, **wrong),
         line("resume_within", YES),
-        line("stop", CANNOT_TELL, words="it|hangs", promise="saves", source="https://example.org"),
+        line("pointer", CANNOT_TELL),
+        line("stop", NO, promise="saves|ends", source="https://example.org"),
         line(COST, "measured", stall_s=0.25, hidden_s=-0.1, file_bytes=20.0, state_bytes=10.0, memory_bytes=1e6),
     ]  # fmt: skip
     text = page.document(found)
-    heads = f"| trainer | {COLUMNS['resume_within']} | {COLUMNS['stop']} | {COLUMNS[COST]} |"
+    heads = f"|trainer|{COLUMNS['resume_within']}|{COLUMNS['stop']}|{COLUMNS['pointer']}|{COLUMNS[COST]}|"
     assert text.startswith(heads)
-    assert "| My trainer | ✓ | ? | 250 ms, 2.0 states |\n| Control: wrong | **✗** |  |  |" in text
-    assert f"| My trainer | {COLUMNS['stop']} | ? | it\\|hangs | [saves](https://example.org) |" in text  # fmt: skip
+    assert "|My trainer|✓|**✗**|?|250 ms, 2.0 states|\n|Control: wrong|**✗**||||" in text
+    assert "|[saves\\|ends](https://example.org)|My trainer|" in text
     figure.draw(found, tmp_path / "trainers")
     assert (tmp_path / "trainers.png").read_bytes().startswith(b"\x89PNG")
     assert "2026-11-28" in (tmp_path / "trainers.txt").read_text()

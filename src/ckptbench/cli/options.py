@@ -215,7 +215,12 @@ class Options:
             return read_rate(self.log, restart_s=self.restart, with_limit=with_limit)
         more = {"states": [*FAILURE_STATES, *self.count]} if self.count else {}
         minutes = (self.restart or RESTART_S) / 60
-        words: dict[str, Any] = {"with_limit": with_limit, "gpus": gpus, "restart_minutes": minutes, **more}
+        words: dict[str, Any] = {
+            "with_limit": with_limit,
+            "gpus": gpus,
+            "restart_minutes": minutes,
+            **more,
+        }
         return _read(self.log, partial(read_log, **words))
 
     def _write_s(self, gpus: int) -> float:

@@ -39,7 +39,7 @@ SIGNS = {
 BARS = {"stall_s": ("stall (ms)", 1e3), "hidden_s": ("hidden (ms)", 1e3), "bytes": ("bytes / state", 1.0), "memory_bytes": ("memory (MB)", 1e-6)}  # fmt: skip
 """Of one save."""
 BAR = "#56b4e9"
-ROW_IN, HEAD_IN, FOOT_IN, LETTER_IN = 0.19, 1.1, 0.3, 0.051
+ROW_IN, HEAD_IN, FOOT_IN, LETTER_IN = 0.19, 1.1, 0.3, 0.062
 WIDEST_IN, LEAST_CELLS = 0.42, 6
 """Of a cell; and so many are as wide as the words at the head and the legend."""
 ANGLE = 50

@@ -11,15 +11,11 @@ from ckptbench.trainers.table import Line, ordered
 SIGNS = {YES: "✓", NO: "**✗**", CANNOT_TELL: "?", DOES_NOT_APPLY: "-"}
 
 
-MOST_WORDS = 24
-"""Of an answer; the table has the rest."""
-
-
 def document(table: Sequence[Line]) -> str:
-    """The scoreboard, each answer that is no yes with what is promised, and what was measured with."""
+    """The scoreboard, what is promised where it says no, and what was measured with."""
     if not table:
         return "Not measured yet.\n"
-    return "\n".join([*_scores(table), "", *_answers(table), *_versions(table)]) + "\n"
+    return "\n".join([*_scores(table), "", *_promises(table), *_versions(table)]) + "\n"
 
 
 def _scores(table: Sequence[Line]) -> Iterator[str]:
@@ -45,21 +41,18 @@ def _cost(line: Line) -> str:
     return ", ".join(parts)
 
 
-def _answers(table: Sequence[Line]) -> Iterator[str]:
-    found = [line for row in ordered(table).values() for line in row.values() if line.verdict in (NO, CANNOT_TELL)]  # fmt: skip
-    if not found:
-        return
-    yield _line("trainer", "column", "", "why", "promised")
-    yield _line(*["---"] * 5)
-    for line in found:
-        promise = f"[{line.promise}]({line.source})" if line.promise else ""
-        yield _line(line.title, COLUMNS[line.column], SIGNS[line.verdict], _short(line.words), promise)  # fmt: skip
+def _promises(table: Sequence[Line]) -> Iterator[str]:
+    """Of each trainer with a no: what its documentation says of these columns."""
+    yield _line("promised where the answer is no", "by")
+    yield _line("---", "---")
+    found: dict[str, list[str]] = {}
+    for row in ordered(table).values():
+        for line in row.values():
+            if line.verdict == NO and line.promise:
+                by = found.setdefault(f"[{line.promise}]({line.source})", [])
+                by += [line.title] * (line.title not in by)
+    yield from (_line(promise, "; ".join(titles)) for promise, titles in found.items())
     yield ""
-
-
-def _short(text: str) -> str:
-    words = text.split()
-    return " ".join(words[:MOST_WORDS]) + (" ..." if len(words) > MOST_WORDS else "")
 
 
 def _versions(table: Sequence[Line]) -> Iterator[str]:
@@ -75,4 +68,4 @@ def _versions(table: Sequence[Line]) -> Iterator[str]:
 
 def _line(*cells: str) -> str:
     texts = (text.replace("|", "\\|").replace("<", "&lt;") for text in cells)
-    return f"| {' | '.join(texts)} |"
+    return f"|{'|'.join(texts)}|"
