@@ -26,7 +26,7 @@ from ckptbench_probe.check.disk import (  # fmt: skip
     Sync,
     as_on_disk,
 )
-from ckptbench_probe.check.disk_reader import Reader
+from ckptbench_probe.check.disk_reader import Reader, numbers
 from ckptbench_probe.check.left import EMPTY, HALF, ZEROS, Left, Storage
 
 PROGRAM = r"""
@@ -207,3 +207,10 @@ def test_what_follows_a_lost_size_is_lost(tmp_path: Path) -> None:
     saved.data("/r/old", 2, b"short")
     saved.found.flushes.append(Flush(saved.at, 2, by_rename=False))
     assert left(saved, Left(saved.at, 10), tmp_path, EXT4) == {"old": OLD}
+
+
+@pytest.mark.parametrize("result", [" = 0", "      = 0"])
+def test_numbers_are_read_however_the_result_is_aligned(result: str) -> None:
+    """As strace aligns that of a call that another thread has interrupted."""
+    words = f"ftruncate(5</c/a (1) = b>, 4096){result}"
+    assert numbers(words) == [4096]

@@ -134,17 +134,17 @@ class Reader:
     def _on_ftruncate(self, call: Call) -> None:
         inode = self._open_file(call.files[0]) if call.files else None
         if inode is not None:
-            self._set_size(call, inode, call.files[0].path, _numbers(call.words)[0])
+            self._set_size(call, inode, call.files[0].path, numbers(call.words)[0])
 
     def _on_truncate(self, call: Call) -> None:
         path = self._whole(call, call.path(0))
         if path in self.names:
-            self._set_size(call, self.names[path], path, _numbers(call.words)[0])
+            self._set_size(call, self.names[path], path, numbers(call.words)[0])
 
     def _on_fallocate(self, call: Call) -> None:
         inode = self._open_file(call.files[0]) if call.files else None
         if inode is not None and ", 0, " in call.words:
-            size = sum(_numbers(call.words)[-2:])
+            size = sum(numbers(call.words)[-2:])
             if size > self._sizes[inode]:
                 self._set_size(call, inode, call.files[0].path, size)
 
@@ -181,7 +181,7 @@ class Reader:
             offset = self._moved(key, size)
         else:
             has_flags = call.name == "pwritev2" and "RWF_" not in call.words
-            offset = _numbers(call.words)[-2 if has_flags else -1]
+            offset = numbers(call.words)[-2 if has_flags else -1]
         self._put(call, file, offset, call.texts, size)
 
     def _moved(self, key: tuple[int, str], size: int) -> int:
@@ -302,7 +302,7 @@ class Reader:
         inode = self._open_file(call.files[0]) if call.files else None
         if inode is not None and "MAP_SHARED" in call.words and "PROT_WRITE" in call.words:
             self._mapped[call.result] = inode
-            size = _numbers(call.words)[0]
+            size = numbers(call.words)[0]
             self.found.unseen[inode] = call.files[0].path
             self._put(call, call.files[0], 0, (bytes(size),), size)
 
@@ -320,9 +320,12 @@ def _real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _numbers(words: str) -> list[int]:
-    """Arguments that are whole numbers."""
-    return [int(one) for one in re.findall(r", (\d+)(?=[,)])", words.rpartition(") =")[0] + ")")]
+def numbers(words: str) -> list[int]:
+    """Arguments that are whole numbers. strace aligns the result of a call that was resumed by blanks."""
+    arguments = re.match(r"(.*\))\s+= ", words, re.DOTALL)
+    return [
+        int(one) for one in re.findall(r", (\d+)(?=[,)])", arguments[1] if arguments else words)
+    ]
 
 
 def _offsets(words: str, *, from_first: bool) -> tuple[int, int]:
