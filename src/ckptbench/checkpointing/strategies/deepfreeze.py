@@ -1,7 +1,7 @@
 """The strategy `deepfreeze`: every rank copies its shard while the next step computes, or on a CPU mostly at once.
 
-After Nicolae et al. 2020 (DeepFreeze, CCGrid). Only the update changes parameters and optimizer slots, so it
-waits until they are copied. State that the forward pass changes (running statistics, random
+After Nicolae et al. 2020 (DeepFreeze, CCGrid). Only the update changes parameters and optimizer slots; the
+update waits for their copy. State that the forward pass changes (running statistics, random
 states) is copied at once.
 
 On a CPU (PyTorch, Horovod over it and Chainer) a background thread would take more time from training than it hides. There the
