@@ -45,6 +45,18 @@ def test_each_program_has_its_lines(tool: str, capsys: pytest.CaptureFixture[str
     assert text in every
 
 
+def test_programs_named_together_share_an_interval_that_all_can_use(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    head, *lines = pasted([*BOTH, "--for", "hf", "--for", "slurm"], capsys)
+    assert head.startswith("blocking: every 1,000 steps, 42 min")
+    assert [line.split()[0] for line in lines] == ["Transformers", "at", "Slurm"]
+    head, *lines = pasted([*BOTH, "--for", "torchtitan", "--for", "slurm"], capsys)
+    assert head.startswith("async: every 200 steps, 8.3 min")
+    assert lines[0].split()[0] == "torchtitan"
+    assert "--signal=TERM@" in lines[-1]
+
+
 def test_a_time_stands_where_the_program_takes_one() -> None:
     many = {"steps": 900, "interval_s": 2250.0, "stop_s": 62.5, "is_async": False}
     of = {tool: dict(rows(tool, **many, keep=3)) for tool in PROGRAMS}

@@ -68,7 +68,7 @@ class Options:
     announced: float | None
     disk: float | None
     memory: float | None
-    tool: str | None
+    tools: tuple[str, ...]
     gpus_from: str = ""
     """Where their number was read, if no option says it."""
     gpus_hint: str = ""

@@ -91,23 +91,23 @@ class Answer:
     multiple_of: int | None = None
     warnings: tuple[str, ...] = ()
     """What to know before a setting is copied."""
-    tool: str | None = None
-    """The program whose settings are asked for."""
+    tools: tuple[str, ...] = ()
+    """The programs whose settings are asked for."""
     disk: float | None = None
     """Bytes of room for checkpoints."""
 
     def text(self, width: int = WIDTH, *, explain: bool = False, color: bool = False) -> str:
-        """The table with its notes, at most so wide; and below it what to paste into the program that is asked for, which is not broken."""
+        """The table with its notes, at most so wide; and below it what to paste into the programs that are asked for, which is not broken."""
         lines = printed(self.screen, width, explain=explain)
-        pasted = ["", *self._settings(self._for_tool)] if self.tool and self.choices else []
+        pasted = ["", *self._settings(self._for_tools)] if self.tools and self.choices else []
         return "".join(f"{painted(line) if color else line.text}\n" for line in lines) + "".join(
             f"{line}\n" for line in pasted
         )
 
     @property
-    def _for_tool(self) -> Choice:
-        """The one that loses least of those that the program can do."""
-        can_do = self.tool == "slurm" or PROGRAMS[self.tool or ""].background is not None
+    def _for_tools(self) -> Choice:
+        """The one that loses least of those that all the programs can do."""
+        can_do = all(each == "slurm" or PROGRAMS[each].background is not None for each in self.tools)  # fmt: skip
         able = [each for each in self.choices if can_do or not each.is_async]
         return min(able or self.choices, key=lambda each: each.loses.value)
 
@@ -152,12 +152,11 @@ class Answer:
         value, ends = told(best, unit_of_time(best.value))
         known = f" (best: {value} {ends})" if ends else ""
         yield f"{choice.name}: every {counted(steps, 'step')}, {lasts}{known}"
-        if self.tool is None:
-            found = [*copied(choice, self.settings, steps)]
-        else:
+        found = [] if self.tools else [*copied(choice, self.settings, steps)]
+        for tool in self.tools:
             keep = None if self.disk is None else to_keep(self.disk, choice.bytes)
             lasts_s = choice.interval_s.value * steps / choice.steps.value
-            found = rows(self.tool, steps=steps, interval_s=lasts_s, stop_s=choice.stop_s, is_async=choice.is_async, keep=keep)  # fmt: skip
+            found += rows(tool, steps=steps, interval_s=lasts_s, stop_s=choice.stop_s, is_async=choice.is_async, keep=keep)  # fmt: skip
         for program, setting in found:
             yield f"  {program:<14}{setting}"
         yield from self._at_signal(choice)
@@ -197,10 +196,9 @@ def copied(choice: Choice, settings: Settings, steps: int) -> Iterator[tuple[str
 
 
 def settings_of(options: Options, usual: Settings) -> Settings:
-    """Of the program that is asked for, else the usual ones."""
-    if options.tool is None:
-        return usual
-    return ((PROGRAMS[options.tool].name, PROGRAMS[options.tool].setting),)
+    """Of the programs that are asked for, else the usual ones."""
+    asked_for = tuple((PROGRAMS[each].name, PROGRAMS[each].setting) for each in options.tools)
+    return asked_for or usual
 
 
 def settable(choice: Choice, multiple_of: int | None) -> tuple[int, str]:
@@ -291,6 +289,6 @@ def answer_from_options(options: Options) -> Answer:
         warnings=case.failing.doubts,
         remarks=(*advised, *notes),
         settings=settings_of(options, SAVE_STEPS),
-        tool=options.tool,
+        tools=options.tools,
         disk=options.disk,
     )

@@ -119,7 +119,7 @@ def answer_from_tables(options: Options) -> Answer:
         remarks=(*found.advice, *costs.notes, *found.verdict, *found.remarks),
         training_steps=costs.training_steps,
         settings=settings_of(options, SAVE_STEPS if costs.settings is None else costs.settings),
-        tool=options.tool,
+        tools=options.tools,
         disk=options.disk,
         multiple_of=costs.multiple_of,
     )

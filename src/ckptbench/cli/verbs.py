@@ -129,7 +129,7 @@ class Decide(Grouped):
 @click.option("--training-log", "training_logs", type=LOG, multiple=True, metavar="FILE", help="Log of a training: Megatron-LM, torchtitan, nanoGPT, Hugging Face (trainer_state.json, progress bars), Lightning (metrics.csv). Several logs (one per start) are joined by time. Options override the log and fill its gaps.")
 @click.option("--log-pattern", multiple=True, metavar="REGEX", help="For any other log: Python's regular expressions with groups named step, step_s, step_ms, time, save, save_s, save_ms.")
 @click.option("--save-steps", is_flag=True, help="Print the setting to copy into your program.")
-@click.option("--for", "tool", type=click.Choice([*PROGRAMS]), metavar="PROGRAM", help=f"Print what to paste into {', '.join(PROGRAMS)}.")
+@click.option("--for", "tools", multiple=True, type=click.Choice([*PROGRAMS]), metavar="PROGRAM", help=f"Print what to paste into {', '.join(PROGRAMS)}; several may be named.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Also write the calculator, a page filled with --study, --costs or --training-log.")
 @click.option("--explain", is_flag=True, help="Also print all notes, and split each loss into saves, lost work and restarts.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one row per strategy, with the keys of --json.")
@@ -149,7 +149,7 @@ def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: P
     forms = {"--save-steps": save_steps, "--explain": explain and not save_steps, "--csv": as_csv, "--json": as_json}
     if len(given := [name for name, is_given in forms.items() if is_given]) > 1:
         raise click.UsageError(f"{' and '.join(given)}: give one of them")
-    if options["tool"] is not None and (as_csv or as_json):
+    if options["tools"] and (as_csv or as_json):
         raise click.UsageError(f"--for and {'--csv' if as_csv else '--json'}: give one of them")
     parsed = Options(**options)
     if not parsed.is_of_tables:

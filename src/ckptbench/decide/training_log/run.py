@@ -55,6 +55,14 @@ class Start:
     """From the last line of the start before to the first step of this one, where both have a date."""
     resumed: int | None = None
     """The step of the latest save before its first step."""
+    near: int = 0
+    """No more steps than this lie between a save and the first line behind it."""
+
+    @property
+    def begin(self) -> int:
+        """Its first step. A log with a line per ten steps may begin with the tenth behind the save."""
+        since = self.first if self.resumed is None else self.first - self.resumed
+        return self.first - since + 1 if since <= self.near else self.first
 
 
 class Run:
@@ -88,8 +96,9 @@ class Run:
 
     @property
     def made(self) -> int:
-        """All steps: those between lines, and one for the first line of each start."""
-        return len(self.starts) + sum(window.steps for window in self.windows)
+        """All steps: those between lines, and those up to the first line of each start."""
+        to_first = sum(start.first - start.begin + 1 for start in self.starts)
+        return to_first + sum(window.steps for window in self.windows)
 
     @property
     def again(self) -> int:
@@ -98,7 +107,7 @@ class Run:
         for place, start in enumerate(self.starts):
             if place and self.is_new(start, self.starts[place - 1]):
                 seen = []
-            first, last = start.first, start.last
+            first, last = start.begin, start.last
             met = [each for each in seen if each[0] <= last and first <= each[1]]
             number += sum(min(last, end) - max(first, begin) + 1 for begin, end in met)
             ends = [(first, last), *met]
@@ -156,9 +165,12 @@ class Run:
     def _begin(self, event: Event, step: int) -> None:
         """A start begins with this step."""
         start = Start(step, step, event.number)
-        if self.starts and self._seen_s is not None and event.at_s is not None:
-            start.down_s = event.at_s - self._seen_s
-            start.resumed = max((each for each in {*self.begun, *self.timed} if each < step), default=None)  # fmt: skip
+        if self.starts:
+            saved = {*self.begun, *self.timed}
+            start.resumed = max((each for each in saved if each < step), default=None)
+            start.near = max((each.steps for each in self.windows), default=0)
+            if self._seen_s is not None and event.at_s is not None:
+                start.down_s = event.at_s - self._seen_s
         self.starts.append(start)
 
     def _save(self, event: Event) -> None:
