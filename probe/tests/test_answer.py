@@ -85,7 +85,7 @@ def test_with_ckptbench_the_answer_has_its_layout(folder: Path) -> None:
         costs(measures), Overrides(mtbf_s=7200.0, gpus=64), measures, folder / "costs.yaml"
     )
     assert re.match(r"now +3.0 s +loses 1\d %$", now)
-    assert re.match(r"as measured +7\d s +loses 1.\d % +saves \d+ GPU-hours a day +\(fine: ", best)
+    assert re.match(r"best +7\d s +loses 1.\d % +saves \d+ GPU-hours a day +\(fine: ", best)
     assert steps == "the best interval is longer than these 10 steps: save once, at the end; a longer training: save every 80 steps (80 s)"  # fmt: skip
     assert paste == "paste: Transformers: save_steps=80; Lightning: ModelCheckpoint(every_n_train_steps=80)"  # fmt: skip
     assert failures == "failures: one in 2.0 h, as you say; now is every 3 steps"

@@ -28,7 +28,7 @@ TRUTH = {
     "dear": (0.05, 0.0, 0.0),
     "evaluating": (0.02, 0.0375, 0.3),
 }
-"""By engine the seconds of a save: its stall, its hidden slowdown, and an evaluation before it, which the baseline makes as well."""
+"""By engine the seconds of a save: its stall, its slowdown, and an evaluation before it, which the baseline makes as well."""
 TRAINING = f"""
 import os, signal, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -45,7 +45,7 @@ if every and engine == "removes":
     __import__("shutil").rmtree(os.environ["CKPTBENCH_PROBE_FOLDER"])
 if engine in ("unseen", "removes"):
     sys.exit()
-stall_s, hidden_s, pause_s = {TRUTH!r}.get(engine, (0.02, 0.0, 0.0))
+stall_s, slowdown_s, pause_s = {TRUTH!r}.get(engine, (0.02, 0.0, 0.0))
 seen = os.environ["CKPTBENCH_PROBE_FOLDER"]
 step_s = {STEP_S} * (1 + int(seen.rpartition("block")[2]) / 100)
 steps = 4 if engine == "short" else 30 if engine == "longer" and not every else 22
@@ -57,7 +57,7 @@ for step in range(1, steps + 1):
     at += pause_s if step % 5 == 0 else 0.0
     if every and step % every == 0:
         saves.append((at, step))
-        at += stall_s + hidden_s
+        at += stall_s + slowdown_s
 trace = Written(run=os.environ["CKPTBENCH_PROBE_RUN"]).updates(*moments)
 for begun, step in saves:
     finished = begun + stall_s + (0.03 if engine == "beside" else 0.0)
@@ -135,17 +135,17 @@ def number(row: dict[str, str], name: str) -> float:
 
 @pytest.mark.parametrize("engine", TRUTH)
 def test_known_costs_are_found(known: tuple[Comparing, Compared], engine: str) -> None:
-    stall_s, hidden_s, pause_s = TRUTH[engine]
+    stall_s, slowdown_s, pause_s = TRUTH[engine]
     row = known[1].rows[f"every=5, engine={engine}"]
     assert number(row, "stall_s") == pytest.approx(stall_s, rel=1e-3)
-    assert number(row, "hidden_s") == pytest.approx(hidden_s, rel=2e-3, abs=1e-5)
+    assert number(row, "slowdown_s") == pytest.approx(slowdown_s, rel=2e-3, abs=1e-5)
     finished_s = stall_s + (0.03 if engine == "beside" else 0.0)
     assert number(row, "finished_s") == pytest.approx(finished_s, rel=1e-3)
     usual_s = 18 * STEP_S * 1.02 + 4 * pause_s
-    overhead = 4 * (stall_s + hidden_s) / usual_s
+    overhead = 4 * (stall_s + slowdown_s) / usual_s
     assert number(row, "paired") == pytest.approx(overhead, rel=1e-3)
     assert number(row, "in_run") == pytest.approx(overhead, rel=0.1 if pause_s else 1e-3)
-    for name in ("paired", "in_run", "stall_s", "hidden_s", "added_step_s"):
+    for name in ("paired", "in_run", "stall_s", "slowdown_s", "added_step_s"):
         low, middle, high = (number(row, name + end) for end in ("_lo", "", "_hi"))
         assert low <= middle + 1e-12 <= high + 2e-12
     assert number(row, "paired_lo") < number(row, "paired_hi")
@@ -170,7 +170,7 @@ def test_the_answer_is_one_screen(known: tuple[Comparing, Compared]) -> None:
     compared = known[1]
     assert compared.code == 0
     lines = compared.told[compared.told.index(compared.line("setting ")) :]
-    assert lines[0].split()[1:5] == ["overhead", "added", "a", "step"]
+    assert lines[0].split()[1:5] == ["overhead", "added", "per", "step"]
     beside = compared.line("every=5, engine=beside")
     assert "5.0 ms (5.0 to 5.0)" in beside
     assert "38 ms (" in beside
@@ -189,10 +189,10 @@ def test_in_the_costs_what_a_save_in_the_foreground_hides_is_stall(known: tuple[
     found = {
         name: float(value) for name, value in re.findall(r"(\w+): (?:{value: )?([\d.e-]+)", own)
     }
-    stall_s, hidden_s, _ = TRUTH[engine]
-    beside_s = hidden_s if engine == "beside" else 0.0
+    stall_s, slowdown_s, _ = TRUTH[engine]
+    beside_s = slowdown_s if engine == "beside" else 0.0
     assert found["slowdown_s"] == pytest.approx(beside_s, rel=2e-3, abs=1e-5)
-    assert found["stall_s"] == pytest.approx(stall_s + hidden_s - beside_s, rel=2e-3)
+    assert found["stall_s"] == pytest.approx(stall_s + slowdown_s - beside_s, rel=2e-3)
 
 
 def test_runs_go_in_blocks_beside_their_baselines(known: tuple[Comparing, Compared]) -> None:

@@ -28,13 +28,13 @@ def told(folder: Path) -> str:
     return "\n".join(screen(run, measure(run), []))
 
 
-def test_stall_and_hidden_slowdown_of_an_asynchronous_save(tmp_path: Path) -> None:
+def test_stall_and_slowdown_of_an_asynchronous_save(tmp_path: Path) -> None:
     """Steps of 1 s. A save blocks 0.5 s at second 6 and goes on until 8.2; the three gaps that it touches are 1.7, 1.3 and 1 s."""
     rank = Written().updates(1, 2, 3, 4, 5, 6, 7.7, 9, 10, 11, 12)
     rank.save(6.0, 6.5, finished=8.2, after=6, kind="dcp.async_save").ended(12)
     (one,) = measured(rank.into(tmp_path)).checkpoints
     assert one.stall_s == pytest.approx(0.5)
-    assert one.hidden_s == pytest.approx(0.7 + 0.3 - 0.5)
+    assert one.slowdown_s == pytest.approx(0.7 + 0.3 - 0.5)
     assert one.gaps == 2
     assert one.finished_s == pytest.approx(2.2)
     assert one.background
@@ -56,8 +56,8 @@ def test_a_gap_beside_two_saves_counts_for_the_one_that_it_begins_before(tmp_pat
     rank.save(6.0, 6.1, finished=8.5, after=6).save(7.5, 7.8, finished=8.9, after=7).ended(12)
     first, second = measured(rank.into(tmp_path)).checkpoints
     assert (first.gaps, second.gaps) == (1, 1)
-    assert first.hidden_s == pytest.approx(0.5 - 0.1)
-    assert second.hidden_s == pytest.approx(0.6 - 0.3)
+    assert first.slowdown_s == pytest.approx(0.5 - 0.1)
+    assert second.slowdown_s == pytest.approx(0.6 - 0.3)
 
 
 def test_the_stall_is_that_of_the_slowest_rank(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_stall_is_that_of_the_slowest_rank(tmp_path: Path) -> None:
     (one,) = measures.checkpoints
     assert measures.ranks == 3
     assert one.stall_s == pytest.approx(0.6)
-    assert one.hidden_s == pytest.approx(0.0)
+    assert one.slowdown_s == pytest.approx(0.0)
     assert not one.background
 
 
@@ -98,15 +98,15 @@ def test_a_save_on_another_thread_is_no_stall(tmp_path: Path) -> None:
     rank = Written().updates(1, 2, 3, 4, 5, 6.4, 7.4).save(5.1, 6.0, after=5, stepping=False)
     (one,) = measured(rank.into(tmp_path)).checkpoints
     assert one.stall_s == 0
-    assert one.hidden_s == pytest.approx(0.4)
+    assert one.slowdown_s == pytest.approx(0.4)
     assert one.background
 
 
 def test_nothing_hidden_is_said_where_no_update_follows(tmp_path: Path) -> None:
     rank = Written().updates(1, 2, 3, 4, 5).save(5.0, 5.5, after=5).ended(6)
     measures = measured(rank.into(tmp_path))
-    assert measures.checkpoints[0].hidden_s is None
-    assert measures.hidden is None
+    assert measures.checkpoints[0].slowdown_s is None
+    assert measures.slowdown is None
     assert measures.run_s == pytest.approx(4.5)
     assert measures.share == pytest.approx(0.5 / 4.5)
 

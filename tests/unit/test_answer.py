@@ -274,7 +274,7 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     said = words(tables)
     assert "Failures as published of Llama 3 405B, 16,384 H100: one in 49 h on 1,024 GPUs. Yours may differ." in said  # fmt: skip
     each = [f"{name}, restart {plain(last['best_minutes_rarer'][name])} or {plain(last['best_minutes_oftener'][name])} min" for name in last.index]  # fmt: skip
-    other = f"A third or three times the failures: {'; '.join(each)}."
+    other = f"At 1/3 or 3 times the failures: {'; '.join(each)}."
     assert other in said
     tables["failure_rates"]["source"] = "own"
     assert "published" not in words(tables)

@@ -225,7 +225,7 @@ def test_one_line_says_what_other_rates_would_give(capsys: pytest.CaptureFixture
 
     (blocking_rarer, async_rarer), (blocking, asynchronous) = best("42h"), best("4h 40min")
     assert (
-        f"A third or three times the failures: blocking {blocking_rarer} or {blocking} min, async {async_rarer} or {asynchronous} min."
+        f"At 1/3 or 3 times the failures: blocking {blocking_rarer} or {blocking} min, async {async_rarer} or {asynchronous} min."
         in said(BOTH, capsys).splitlines()
     )
 
@@ -238,7 +238,7 @@ def test_a_published_rate_has_an_interval_and_the_line_of_other_rates(
     assert re.search(r"async +\d+ min \[\d+, \d+\] +loses [\d.]+ % \[[\d.]+, [\d.]+\]", text)
     assert "as published of Llama 3" in text
     assert "more note with --explain" in text
-    assert "A third or three times the failures" in said([*arguments, "--explain"], capsys)
+    assert "At 1/3 or 3 times the failures" in said([*arguments, "--explain"], capsys)
 
 
 def test_a_log_of_ones_own_has_an_interval_alone(

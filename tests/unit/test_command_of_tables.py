@@ -71,7 +71,7 @@ def test_other_rates_are_in_json_where_the_text_has_them(
     rate: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = ["--costs", COSTS, *rate]
-    assert "A third or three times the failures: " in said([*case, "--explain"], capsys)
+    assert "At 1/3 or 3 times the failures: " in said([*case, "--explain"], capsys)
     for each in strategies(case, capsys).values():
         assert each["interval_s_if_failures_a_third"] > each["interval_s"] > each["interval_s_if_failures_three_times"]  # fmt: skip
     log = str(REPOSITORY / "config" / "failures" / "example" / "log.csv")

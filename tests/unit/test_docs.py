@@ -210,7 +210,7 @@ def test_the_screen_of_the_probe_on_a_page_is_that_of_today() -> None:
     page = (ROOT / "docs" / "own-training.md").read_text(encoding="utf-8")
     source = "".join(path.read_text("utf-8") for path in (ROOT / "probe/src").rglob("*.py"))
     ends = re.findall(
-        r"^    (?:stall|hidden|finished|share) .*(?:\)|%):? (.*)$", page, re.MULTILINE
+        r"^    (?:stall|slowdown|finished|share) .*(?:\)|%):? (.*)$", page, re.MULTILINE
     )
     assert len(ends) == 4
     assert not [words for words in ends if words not in source]

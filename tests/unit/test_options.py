@@ -313,7 +313,7 @@ def test_a_limit_alone_is_answered_as_if_nothing_else_failed(
     assert "Only the time limit is counted: no option says how often the job fails" in " ".join(
         text.split()
     )
-    assert "A third or three times" not in text
+    assert "At 1/3 or 3 times" not in text
     costs = tmp_path / "costs.yaml"
     costs.write_text(
         "title: mine\ngpus: 8\nstep_s: 2.5\nsteps_per_epoch: 1000\n"

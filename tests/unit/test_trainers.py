@@ -130,7 +130,7 @@ def test_page_and_figure_show_each_answer(tmp_path: Path) -> None:
         line("resume_within", YES),
         line("pointer", CANNOT_TELL),
         line("stop", NO, promise="saves|ends", source="https://example.org"),
-        line(COST, "measured", stall_s=0.25, hidden_s=-0.1, file_bytes=20.0, state_bytes=10.0, memory_bytes=1e6),
+        line(COST, "measured", stall_s=0.25, slowdown_s=-0.1, file_bytes=20.0, state_bytes=10.0, memory_bytes=1e6),
     ]  # fmt: skip
     text = page.document(found)
     heads = f"|trainer|{COLUMNS['resume_within']}|{COLUMNS['stop']}|{COLUMNS['pointer']}|{COLUMNS[COST]}|"

@@ -397,7 +397,7 @@ def test_a_log_is_answered_by_the_interval_to_set(
     assert re.match(r"now +8.\d min +loses 1\d %", lines[2])
     assert re.match(r"as logged +4\d min", lines[3])
     assert lines[5] == "Save every 1,000 steps (41 min): --save-interval 1000"
-    assert lines[6].startswith("A third or three times the failures: as logged ")
+    assert lines[6].startswith("At 1/3 or 3 times the failures: as logged ")
     assert len(lines) == 7
     assert max(map(len, lines)) <= 80
     explained = said(

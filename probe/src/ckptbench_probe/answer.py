@@ -22,7 +22,7 @@ OPTIONS = "options-{}.json"
 """The file of a run's own values."""
 HOURS = (1, 10, 100)
 """Between two failures, of the table where no rate is known."""
-MEASURED = "as measured"
+BEST = "best"
 """The name of the run's saves."""
 ENGINES = (
     ("transformers", ("hf",)),
@@ -138,7 +138,7 @@ def _table(costs: Costs, overrides: Overrides, ranks: int) -> list[str]:
     best = model.best(saving, recovering, rate, step_s=step)
 
     def choice(steps: float, useful: float, **more: Any) -> Any:
-        return choices.Choice(name=MEASURED, steps=number(steps), interval_s=number(steps * step), loses=number(1 - useful), **more)  # fmt: skip
+        return choices.Choice(name=BEST, steps=number(steps), interval_s=number(steps * step), loses=number(1 - useful), **more)  # fmt: skip
 
     used = float(model.goodput(costs.interval_steps * step, saving, recovering, rate))
     fine = choices.fine_steps(float(best.fine_from_steps), float(best.fine_to_steps))

@@ -50,10 +50,10 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
     background = any(one.background for one in whole)
     # The first one starts helpers and allocates what the others find there, which a long training pays once.
     steady = whole[1:] or whole
-    known = [one.hidden_s for one in steady if one.hidden_s is not None]
+    known = [one.slowdown_s for one in steady if one.slowdown_s is not None]
     # Of single checkpoints it is noise as well, on both sides of 0.
-    hidden_s = max(fmean(known), 0.0) if known else 0.0
-    stalls = [one.stall_s + (0.0 if background else hidden_s) for one in steady]
+    slowdown_s = max(fmean(known), 0.0) if known else 0.0
+    stalls = [one.stall_s + (0.0 if background else slowdown_s) for one in steady]
     ends = [max(stall, one.finished_s or stall) for one, stall in zip(steady, stalls)]
     stall, durable = seconds(stalls), seconds(ends)
     assert stall is not None
@@ -63,7 +63,7 @@ def costs(measures: Measures, *, down_s: float | None = None) -> Costs | None:
         step=measures.step_s,
         stall=stall,
         durable=durable,
-        slowdown_s=hidden_s if background else 0.0,
+        slowdown_s=slowdown_s if background else 0.0,
         bytes=whole[-1].size,
         background=background,
         interval_steps=max(1, round(measures.interval_steps or measures.updates or 1)),

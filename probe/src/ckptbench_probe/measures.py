@@ -1,7 +1,7 @@
 """What the checkpoints of a run cost, out of its traces.
 
 A **checkpoint** is all saves that begin between the same two updates, of all ranks. Its **stall** is the time that they blocked the thread
-that steps, on the slowest rank. Its **hidden slowdown** is what the gaps between updates that touch the time from its begin until it was
+that steps, on the slowest rank. Its **slowdown** is what the gaps between updates that touch the time from its begin until it was
 finished are longer than quiet gaps, less the stall. A gap is **quiet** if no save is under way in it.
 """
 
@@ -36,9 +36,9 @@ class Checkpoint:
     kinds: tuple[str, ...]
     paths: tuple[str, ...]
     stall_s: float
-    hidden_s: float | None
+    slowdown_s: float | None
     gaps: int
-    """Between updates, that it touches on its first rank; 0 where `hidden_s` is not known."""
+    """Between updates, that it touches on its first rank; 0 where `slowdown_s` is not known."""
     finished_s: float | None
     clean_s: float | None
     clean: str
@@ -75,11 +75,11 @@ class Measures:
     checkpoints: tuple[Checkpoint, ...]
     interval_steps: float | None
     stall: Seconds | None
-    hidden: Seconds | None
+    slowdown: Seconds | None
     finished: Seconds | None
     clean: Seconds | None
     share: float | None
-    """Of the run, that stalls and hidden slowdown took."""
+    """Of the run, that stalls and slowdown took."""
     state: dict[str, dict[str, int]]
     """Bytes that the whole state must have."""
     killed: int
@@ -95,9 +95,9 @@ def measure(run: ProbedRun) -> Measures:
     ]
     whole = [one for one in checkpoints if not one.failed]
     quiet = [gap for ranks in attempts for gap in quiet_gaps_s(ranks[0])]
-    hidden = [one.hidden_s for one in whole if one.hidden_s is not None]
+    slowdown = [one.slowdown_s for one in whole if one.slowdown_s is not None]
     run_s = sum(_length_s(ranks) for ranks in attempts)
-    lost_s = sum(one.stall_s for one in checkpoints) + max(sum(hidden), 0.0)
+    lost_s = sum(one.stall_s for one in checkpoints) + max(sum(slowdown), 0.0)
     firsts = [ranks[0] for ranks in attempts]
     updates = sum(len(one.updates_ns) for one in firsts)
     return Measures(
@@ -113,7 +113,7 @@ def measure(run: ProbedRun) -> Measures:
         checkpoints=tuple(checkpoints),
         interval_steps=_interval(checkpoints),
         stall=seconds([one.stall_s for one in whole if not one.cut_off]),
-        hidden=seconds(hidden),
+        slowdown=seconds(slowdown),
         finished=seconds([one.finished_s for one in whole if one.finished_s is not None]),
         clean=seconds([one.clean_s for one in whole if one.clean_s is not None]),
         share=lost_s / run_s if run_s > 0 and checkpoints else None,
@@ -232,7 +232,7 @@ def _checkpoint(
         kinds=tuple(sorted({save.kind for save in saves})),
         paths=tuple(dict.fromkeys(process.last_name(save) for process, save in members)),
         stall_s=stall_s,
-        hidden_s=median(excess) - stall_s if excess else None,
+        slowdown_s=median(excess) - stall_s if excess else None,
         gaps=len(next(iter(touched.values()), [])),
         finished_s=None if None in finished else (max(one for one in finished if one) - start) / NS,
         clean_s=None if clean_ns is None else (clean_ns - start) / NS,

@@ -76,10 +76,10 @@ def _costs(run: ProbedRun, measures: Measures) -> Iterator[tuple[str, str]]:
     yield "checkpoints", _which(measures)
     if measures.stall:
         yield "stall", f"{spread(measures.stall)}: each save stops the slowest rank for this long"
-    if measures.hidden:
+    if measures.slowdown:
         yield (
-            "hidden",
-            f"{spread(measures.hidden)}: steps are slower during a save, in addition to the stall",
+            "slowdown",
+            f"{spread(measures.slowdown)}: steps are slower during a save, in addition to the stall",
         )
     if measures.finished:
         yield "finished", f"{spread(measures.finished)} after the start, as the engine reports"

@@ -77,7 +77,7 @@ class Decide(Grouped):
 
     groups: ClassVar[Groups] = {
         "How often it fails (one of these)": ("--mtbf", "--failures", "--days", "--log", "--count", "--gpu-mtbf", "--rate"),
-        "The training (the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--warning", "--announced", "--disk", "--memory", "--gpu-hour-price"),
+        "The training (give the first three, or a file)": ("--gpus", "--step", "--restart", "--now", "--limit", "--warning", "--announced", "--disk", "--memory", "--gpu-hour-price"),
         "What a save takes (--blocking, --async, both, a size, or a file)": ("--blocking", "--async"),
         "What a save takes, from its size": ("--state", "--params", "--optimizer", "--dtype", "--bandwidth", "--rank-bandwidth", "--shared-by", "--write-fixed"),
         "From files": ("--training-log", "--log-pattern", "--costs", "--study"),
@@ -97,7 +97,7 @@ class Decide(Grouped):
 
 # fmt: off
 @ckptbench.command(cls=Decide)
-@click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together. Without: those of the jobs in --log (AllocTRES).")
+@click.option("--gpus", type=COUNT, metavar="NUMBER", help="GPUs that train together. Without: those in --log (AllocTRES) or --training-log.")
 @click.option("--mtbf", type=MTBF, help="Mean time between failures of the job, as in 14h; or a rate, 3/week.")
 @click.option("--gpu-mtbf", type=TIME, help="Mean time between failures of one GPU, as in 50000h.")
 @click.option("--rate", metavar="NAME|FILE", help="A published failure rate: llama3, opt-175b, kokolis-1k, kokolis-rsc-1, kokolis-rsc-2, delta-a100-gsp, delta-a100-memory, delta-h100-memory; or a file like those.")
@@ -117,10 +117,10 @@ class Decide(Grouped):
 @click.option("--shared-by", type=COUNT, metavar="NUMBER", help="Number of GPUs across which one copy of the state is sharded: all by default (FSDP), 1 for DDP.")
 @click.option("--write-fixed", type=TIME, help="Fixed overhead of each write.")
 @click.option("--restart", type=TIME, help="From a failure until training goes on. Without: the gap between two starts in --training-log.")
-@click.option("--now", type=EVERY, help='How often you save today, with the first strategy: 2h or "2880 steps".')
+@click.option("--now", type=EVERY, help='How often you save today, with the first --blocking, else the first --async: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
 @click.option("--warning", type=TIME, help="Time from the warning to the failure, as 2min on spot machines: no work is lost if a save fits.")
-@click.option("--announced", type=PART, help="With --warning: the part of failures that are announced, as 80%. Default: preemptions counted from --log.")
+@click.option("--announced", type=PART, help="With --warning: the part of failures that are announced, as 80%. Default: the part that are preemptions in --log.")
 @click.option("--disk", type=SIZE, help="Room for checkpoints, as 2TB: how many fit, and how many to keep.")
 @click.option("--memory", type=SIZE, help="Free host memory of a node: strategies whose copy does not fit are left out.")
 @click.option("--gpu-hour-price", type=PRICES, help="Price of a GPU-hour, as 2.5, '$2.5' or '2.5 EUR' (quoted): losses in money too.")
@@ -132,7 +132,7 @@ class Decide(Grouped):
 @click.option("--for", "tools", multiple=True, type=click.Choice([*PROGRAMS]), metavar="PROGRAM", help=f"Print what to paste into {', '.join(PROGRAMS)}; several may be named.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Also write the calculator, a page filled with --study, --costs or --training-log.")
 @click.option("--explain", is_flag=True, help="Also print all notes, and split each loss into saves, lost work and restarts.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one row per strategy, with the keys of --json.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one row per strategy, with the keys of each in --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; docs/decision.md explains its keys.")
 def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.

@@ -62,7 +62,7 @@ class Answer:
     """That repeats it."""
     seconds: float
     costs: dict[str, float | None]
-    """Of a save: `stall_s`, `hidden_s`, `file_bytes`, `state_bytes`, `memory_bytes`. Empty but for the cost."""
+    """Of a save: `stall_s`, `slowdown_s`, `file_bytes`, `state_bytes`, `memory_bytes`. Empty but for the cost."""
 
 
 def run_cell(row: Row, check: str, environment: Path, minutes: float, output: Path) -> None:
@@ -181,7 +181,7 @@ def _cost(summary: dict[str, Any], command: str, took_s: float) -> Answer:
     if not saves:
         return Answer(COST, CANNOT_TELL, "no save was seen", command, took_s, {})
     costs = {
-        **{f"{name}_s": (summary[name] or {}).get("median") for name in ("stall", "hidden")},
+        **{f"{name}_s": (summary[name] or {}).get("median") for name in ("stall", "slowdown")},
         "file_bytes": max(one["size"] for one in saves) or None,
         "state_bytes": sum(sum(types.values()) for types in summary["state"].values()) or None,
         "memory_bytes": max(one["memory_bytes"] for one in saves),

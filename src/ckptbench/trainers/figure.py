@@ -36,7 +36,7 @@ SIGNS = {
     DOES_NOT_APPLY: Sign("-", "#ffffff", FAINT),
 }
 """Blue and vermilion (Okabe and Ito), one pale and one dark, are apart for colour-blind people, and in grey."""
-BARS = {"stall_s": ("stall (ms)", 1e3), "hidden_s": ("hidden (ms)", 1e3), "bytes": ("bytes / state", 1.0), "memory_bytes": ("memory (MB)", 1e-6)}  # fmt: skip
+BARS = {"stall_s": ("stall (ms)", 1e3), "slowdown_s": ("slowdown (ms)", 1e3), "bytes": ("bytes / state", 1.0), "memory_bytes": ("memory (MB)", 1e-6)}  # fmt: skip
 """Of one save."""
 BAR = "#56b4e9"
 ROW_IN, HEAD_IN, FOOT_IN, LETTER_IN = 0.19, 1.1, 0.3, 0.062
@@ -85,7 +85,7 @@ def caption(table: Sequence[Line]) -> str:
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     return (
         "What each trainer keeps at a restart, a kill and a stop, and what one save costs, on two CPU cores. A tick: it keeps what the column names. "
-        f"Stall and hidden slowdown are medians of one run. Measured on {when}; trainers.csv has the words of each verdict, the versions, and the command that repeats it."
+        f"Stall and slowdown are medians of one run. Measured on {when}; trainers.csv has the words of each verdict, the versions, and the command that repeats it."
     )
 
 

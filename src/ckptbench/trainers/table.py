@@ -13,7 +13,7 @@ from ckptbench.common.files import read_json
 from ckptbench.config.trainers import COLUMNS
 from ckptbench.trainers.trainer import Row
 
-COSTS = ("stall_s", "hidden_s", "file_bytes", "state_bytes", "memory_bytes")
+COSTS = ("stall_s", "slowdown_s", "file_bytes", "state_bytes", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Line:
     date: str
     seconds: float
     stall_s: float | None
-    hidden_s: float | None
+    slowdown_s: float | None
     file_bytes: float | None
     state_bytes: float | None
     memory_bytes: float | None

@@ -74,7 +74,7 @@ def add(verbs: Verbs) -> None:
         "--ranks",
         type=number_of("ranks"),
         metavar="N",
-        help=f"what stands for {PLACE} in the command, as in torchrun --nproc-per-node {PLACE}",
+        help=f"the number for {PLACE} in the command, as in torchrun --nproc-per-node {PLACE}",
     )
     own.add_argument(
         "--resume-ranks",

@@ -58,13 +58,13 @@ def add(verbs: Verbs) -> None:
         "--ranks",
         type=number_of("ranks"),
         metavar="N",
-        help=f"with --resume-ranks: what stands for {other_ranks.PLACE} in the command, as in torchrun --nproc-per-node {other_ranks.PLACE}",
+        help=f"with --resume-ranks: the number for {other_ranks.PLACE} in the command, as in torchrun --nproc-per-node {other_ranks.PLACE}",
     )
     own.add_argument(
         "--resume-ranks",
         type=number_of("ranks"),
         metavar="M",
-        help="resume with another number of ranks, and compare what they have restored, gathered from their parts (PyTorch)",
+        help="resume with M ranks, and compare the restored state, gathered from all of them (PyTorch)",
     )
     add_options(own, REPORT)
 

@@ -210,7 +210,7 @@ def _paste(stop: Stop, needed_s: float) -> str:
 def _pasted(stop: Stop, paste: str | None) -> Iterator[str]:
     if paste is not None:
         who = (
-            "B: signals only the batch script: end it with `exec COMMAND`, not `exec srun`: srun kills the training"
+            "only to the batch script: its last line must be `exec COMMAND`; `exec srun` kills the training"
             if stop.to == LAUNCHER
             else "without B: it goes to what srun has started, and not to the batch script"
         )

@@ -1,7 +1,7 @@
 """What the runs of one setting say of it: means over blocks, with 95 % intervals.
 
 A run is one observation: whatever slows it down does so in all of its steps and saves. Two estimates of the overhead are made. `paired` is how much longer
-a run took than the baseline of its block. `in_run` is what stalls and hidden slowdown took of the run itself; noise between two runs does not reach it, so it is the
+a run took than the baseline of its block. `in_run` is what stalls and slowdown took of the run itself; noise between two runs does not reach it, so it is the
 one to quote, unless the two intervals do not overlap.
 """
 
@@ -44,7 +44,7 @@ class SaveCost:
     inside_steps: float
     """Steps that would have taken as long without it, at the pace of quiet gaps."""
     first: bool
-    hidden_known: bool
+    slowdown_known: bool
     finished_s: float | None
 
 
@@ -119,15 +119,15 @@ class Measured:
         return [((after - before) / NS / usual_s - 1) * own_s for before, after in gaps]
 
     def _cost(self, one: Checkpoint, longer_s: Sequence[float], *, first: bool) -> SaveCost:
-        if one.hidden_s is None:
+        if one.slowdown_s is None:
             return SaveCost(one.stall_s, 0.0, 0.0, first, False, one.finished_s)
         own_s = sum(longer_s[one.updates - 1 : one.updates - 1 + one.gaps])
         usual_s = one.gaps * self.period_s + own_s
-        inside_s = one.hidden_s - own_s + usual_s
+        inside_s = one.slowdown_s - own_s + usual_s
         return SaveCost(one.stall_s, inside_s, usual_s / self.period_s, first, True, one.finished_s)
 
     def lost_s(self, costs: Sequence[SaveCost]) -> float:
-        """That stalls and hidden slowdown took."""
+        """That stalls and slowdown took."""
         return sum(one.stall_s + one.inside_s - one.inside_steps * self.period_s for one in costs)
 
     def usual_s(self, costs: Sequence[SaveCost]) -> float:
@@ -147,7 +147,7 @@ class Result:
     costed_saves: int = 0
     """Over all runs those after the warm-up that stall and finish are of: fewer than `saved`."""
     stall: Estimate | None = None
-    hidden: Estimate | None = None
+    slowdown: Estimate | None = None
     finished: Estimate | None = None
     paired: Estimate | None = None
     in_run: Estimate | None = None
@@ -205,7 +205,7 @@ def result(setting: Setting, runs: Sequence[Measured], baselines: Mapping[int, M
         step=step,
         costed_saves=sum(map(len, used)),
         stall=estimate([fmean([one.stall_s for one in found]) for found in used]),
-        hidden=_hidden(costs),
+        slowdown=_slowdown(costs),
         finished=estimate([fmean(found) for found in ends if found]),
         paired=paired,
         in_run=in_run,
@@ -244,9 +244,9 @@ def _steady_or_all(costs: Sequence[list[SaveCost]]) -> list[list[SaveCost]]:
     return later if all(later) else list(costs)
 
 
-def _hidden(costs: Sequence[tuple[Measured, list[SaveCost]]]) -> Estimate | None:
+def _slowdown(costs: Sequence[tuple[Measured, list[SaveCost]]]) -> Estimate | None:
     """Seconds a save. None where no step followed one. Estimated as a ratio of times, which is always above zero."""
-    known = [(run, [one for one in found if one.hidden_known]) for run, found in costs]
+    known = [(run, [one for one in found if one.slowdown_known]) for run, found in costs]
     told = [(run, found) for run, found in known if found]
     later = [(run, [one for one in found if not one.first]) for run, found in told]
     if later and all(found for _, found in later):

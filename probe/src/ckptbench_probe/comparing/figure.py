@@ -10,7 +10,7 @@ from typing import Any
 from ckptbench_probe.comparing.estimates import Result
 from ckptbench_probe.statistics import Estimate
 
-STALL, HIDDEN = "o#0072b2", "s#d55e00"
+STALL, SLOWDOWN = "o#0072b2", "s#d55e00"
 """Marker and color. Colors of Okabe and Ito, told apart by color-blind readers too."""
 
 
@@ -31,13 +31,15 @@ def draw(results: Sequence[Result], title: str, path: Path) -> str:
     for place, one in enumerate(shown):
         _point(left, one.overhead, place, STALL, 100.0)
         _point(right, one.stall, place - 0.13, STALL, 1e3)
-        _point(right, one.hidden, place + 0.13, HIDDEN, 1e3)
+        _point(right, one.slowdown, place + 0.13, SLOWDOWN, 1e3)
     left.set_yticks(range(len(shown)), [one.setting.label for one in shown])
     left.set_ylim(len(shown) - 0.5, -0.5)
     left.set_xlabel("overhead compared with no checkpoints (%)")
     right.set_xlabel("training time per save (ms)")
     right.plot([], [], STALL[0], color=STALL[1:], label="stall: a save stops training")
-    right.plot([], [], HIDDEN[0], color=HIDDEN[1:], label="hidden: slower steps during the save")
+    right.plot(
+        [], [], SLOWDOWN[0], color=SLOWDOWN[1:], label="slowdown: slower steps during the save"
+    )
     figure.legend(loc="outside lower right", ncols=2, frameon=False)
     for axes in (left, right):
         low, high = axes.get_xlim()

@@ -21,7 +21,7 @@ from ckptbench_probe.screen import WIDTH
 from ckptbench_probe.statistics import Estimate, Seconds
 from ckptbench_probe.words import duration, percent, size
 
-ADDED = "added a step"
+ADDED = "added per step"
 """The column of the time by which steps are longer on average than without checkpoints."""
 
 
@@ -60,7 +60,7 @@ def _with_ends(result: Result) -> dict[str, Estimate | None]:
         "added_step_s": result.added_step,
         "step_s": result.step,
         "stall_s": result.stall,
-        "hidden_s": result.hidden,
+        "slowdown_s": result.slowdown,
         "finished_s": result.finished,
     }
 
@@ -87,7 +87,7 @@ def screen(results: Sequence[Result]) -> list[str]:
     if saving:
         lines += [
             _line("", f"means over blocks, with 95 % intervals. overhead: extra time compared with no checkpoints; {ADDED}: mean extra time per step;"),
-            _line("", "stall: a save stops training; hidden: how much slower steps are during a save; bytes: of one checkpoint"),
+            _line("", "stall: a save stops training; slowdown: how much slower steps are during a save; bytes: of one checkpoint"),
         ]  # fmt: skip
     for label, one in baselines.items():
         step = f"a step {_between(one.step, duration)}" if one.step else "none of its runs counts"
@@ -111,10 +111,10 @@ def _line(name: str, text: str) -> str:
 
 def _table(results: Sequence[Result]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
-        ("setting", "overhead", ADDED, "stall", "hidden", "saves", "bytes")
+        ("setting", "overhead", ADDED, "stall", "slowdown", "saves", "bytes")
     ]
     for one in results:
-        times = (one.added_step, one.stall, one.hidden)
+        times = (one.added_step, one.stall, one.slowdown)
         rows.append(
             (
                 one.setting.label,
@@ -174,8 +174,8 @@ def costs_of_way(values: Values, result: Result, overrides: Overrides) -> Costs:
     assert result.stall is not None
     assert result.step is not None
     background = any(one.background for one in result.saved)
-    hidden_s = max(result.hidden.mean, 0.0) if result.hidden else 0.0
-    stall = _seconds(result.stall.plus(0.0 if background else hidden_s))
+    slowdown_s = max(result.slowdown.mean, 0.0) if result.slowdown else 0.0
+    stall = _seconds(result.stall.plus(0.0 if background else slowdown_s))
     finished = _seconds(result.finished) if result.finished else stall
     engines = " and ".join(sorted({kind for one in result.saved for kind in one.kinds}))
     return Costs(
@@ -183,7 +183,7 @@ def costs_of_way(values: Values, result: Result, overrides: Overrides) -> Costs:
         step=_seconds(result.step),
         stall=stall,
         durable=finished if finished.mean >= stall.mean else stall,
-        slowdown_s=hidden_s if background else 0.0,
+        slowdown_s=slowdown_s if background else 0.0,
         bytes=_bytes(result) or 0,
         background=background,
         interval_steps=result.interval_steps,

@@ -70,7 +70,7 @@ def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
         help="measure what other intervals, engines or options of saving cost",
         usage="ckptbench-probe compare --value NAME=A,B --baseline NAME=X [options] -- COMMAND ... {NAME} ... {folder} ...",
         description="Runs the command with every combination of values, in blocks: each block has every setting and, beside it, its baseline without "
-        'checkpoints. After an interruption start the same command again: finished runs are kept. In its table, "added a step" is the '
+        'checkpoints. After an interruption start the same command again: finished runs are kept. In its table, "added per step" is the '
         "mean extra time per step (added_step_s in compare.csv). On a cluster start it once in an allocation, with the launcher in the command: -- srun python train.py --out {folder}. Exit codes: 0 all runs count, 1 some do not, 2 nothing was run.",
     )
     own.add_argument("--value", action="append", default=[], metavar="NAME=A,B", help="the values that replace {NAME}, one run per block; several --value: all combinations. A value may have several words, or be empty")  # fmt: skip

@@ -1,18 +1,18 @@
-"""The strategy `deepfreeze`: every rank copies its shard while the next step computes, or on a CPU mostly at once.
+"""The strategy `deepfreeze`: every rank copies its shard during the next step, or, on a CPU with most frameworks, before it.
 
 After Nicolae et al. 2020 (DeepFreeze, CCGrid). Only the update changes parameters and optimizer slots; the
 update waits for their copy. State that the forward pass changes (running statistics, random
-states) is copied at once.
+states) is copied immediately.
 
-On a CPU (PyTorch, Horovod over it and Chainer) a background thread would take more time from training than it hides. There the
-training threads copy at once, in native code, with the checksum in the same pass, as in `async`. If the environment was made
-without a C compiler, or with `CKPTBENCH_COPY=numpy`, a thread copies with NumPy.
+On a CPU (PyTorch, also with Horovod, and Chainer) a background thread would take more time from training than it hides. There the
+training threads copy immediately, in native code, with the checksum in the same pass, as in `async`. With `CKPTBENCH_COPY=numpy`, or if
+the environment was made without a C compiler, a thread copies with NumPy.
 
-- **Files** of one old version stay on the disk until the run ends (`version-recycled.partial`): the next save overwrites them.
+- **Files** of one old version (`version-recycled.partial`) stay on the disk for the next save to overwrite, until the run ends.
 - **Levels**: `memory` of the node (outlives processes), `node` (a disk of the node) and `shared`
   (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` keep one
-  version, which is removed after a successful run. A restart uses the newest sound version, from the nearest level.
+  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` each keep one
+  version, which is removed after a successful run. A restart uses the newest intact version, from the nearest level.
 - **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
   complete across them into the shared folder; a restart on other nodes uses the newest version in that folder.
 - **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes

@@ -2,10 +2,10 @@
 
 After Reinit for MPI (Georgakoudis et al. 2020). Survivors do not launch, import or read data again. When the new process has
 imported its framework, all ranks form a new process group and rebuild network and optimizer. All restart if there is no
-version, if the lost rank was on another node, or if a second rank is lost during the recovery.
+version, if the lost rank was not on the launcher's node, or if a second rank is lost during the recovery.
 
-With `state: replica` survivors keep their state, and the new rank copies its part from a rank with the same part: for `pytorch`
-any, for `pytorch_hsdp` the replica of its shard. If none is left, all return to the version. The failed step is
+With `state: replica` survivors keep their state, and the new rank copies its part from a rank with the same part
+(`pytorch`: any rank; `pytorch_hsdp`: the replica of its shard). If none is left, all return to the version. The failed step is
 repeated, so running statistics see its batch twice.
 """
 

@@ -1,6 +1,6 @@
-"""The recovery `restart`: when a rank dies, all ranks end, and training restarts from the newest sound checkpoint.
+"""The recovery `restart`: when a rank dies, all ranks end, and training restarts from the newest intact checkpoint.
 
-Without a checkpoint it starts from the beginning. The launcher restarts a run by itself only after planned failures: after any
+Without a checkpoint it starts from the beginning. The launcher restarts a run by itself only after injected failures: after any
 other failure a user or the scheduler's requeue must restart it.
 """
 

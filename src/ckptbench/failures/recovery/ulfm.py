@@ -3,7 +3,7 @@
 After Amatya et al. 2017: every rank holds the whole network, so a lost rank costs no state. Each rank's
 framework runs without communication; Open MPI 5 averages gradients over the remaining communicator.
 
-After a loss the ranks agree on the last step that any of them completed, adopt its state, and repeat the failed step with a new
+After losing a rank, the others agree on the last step that any of them completed, adopt its state, and repeat the failed step with a new
 dropout draw. With `replace` the survivors start a process in place of each lost rank and wait for it; if another
 rank is lost meanwhile, all restart.
 """

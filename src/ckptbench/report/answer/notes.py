@@ -67,7 +67,7 @@ def on_other_rates(block: Block) -> Iterator[str]:
         if choice.other_s is not None
     ]
     between = "; " if any("," in name for name in names) else ", "
-    yield f"A third or three times the failures: {between.join(each)}."
+    yield f"At 1/3 or 3 times the failures: {between.join(each)}."
 
 
 def explained(blocks: Sequence[Block]) -> Iterator[str]:

@@ -7,7 +7,7 @@ the writing among the ranks as with [`dcp`](#dcp), with the same traps.
   starts at the first save, which takes seconds longer.
 - All saves reuse one staging buffer. With a new stager per save, as in the documentation's first example, they take
   several times as long.
-- `staging`: training waits until the state is copied (`awaited`), or continues at once (`unawaited`). The latter is a negative
+- `staging`: training waits until the state is copied (`awaited`), or continues immediately (`unawaited`). The latter is a negative
   control: its versions mix tensors of different steps.
 - Saves have their own process group: on training's group, the documented use, Gloo mixes up messages on a CPU.
 - With more than about 1,000 tensors and `ulimit -n 1024` the process fails with `Too many open files`.

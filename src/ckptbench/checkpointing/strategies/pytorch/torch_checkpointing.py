@@ -1,10 +1,10 @@
 """The strategy `torch_checkpointing`: Meta's library of that name; rank 0 writes while training continues.
 
 Version 0.1.1 copies model and optimizer into shared memory in a thread, parallel to the forward and backward pass; the update
-waits for the copy, as under `CheckpointManager.lock`. A process writes it with `torch.save`.
+waits for the copy, as `CheckpointManager.lock` makes it. A process writes it with `torch.save`.
 
 - The forward pass changes running statistics while they are copied: with the examples of its documentation, versions contain statistics
-  of the next step. Here each rank copies its own at once.
+  of the next step. Here each rank copies its own statistics immediately.
 - The copying thread makes OpenMP start a second set of threads, which slows down every later step. With `staging: blocking`
   the training thread copies instead, without extra threads, and training waits.
 - `O_DIRECT`, its default, is off here: on ext4 it fails with `Invalid argument`. It syncs nothing.

@@ -4,8 +4,8 @@ Every rank copies and writes its part of the replicated state in threads of torc
 replicated. The documentation's first example marks nothing; then every rank writes everything, and two ranks cannot load a
 version written by one.
 
-- A restore does not notice tensors missing from the version, or a file that is too short; the strategy checks both. It hangs
-  if only some ranks restore a part.
+- A restore does not notice tensors missing from the version, or a file that is too short; the strategy checks both. A
+  restore hangs if only some ranks call it for a part of the state.
 - Only `wait` reports background errors. Here the next save raises them on every rank.
 - It syncs nothing, and allocates new memory for each copy.
 """
