@@ -94,7 +94,7 @@ def add_options(own: argparse.ArgumentParser, report: str) -> None:
         "--timeout",
         type=_minutes,
         metavar="MINUTES",
-        help="time limit of each run; default: three times the first run, and a minute",
+        help="time limit of each run; default: three times the first run plus a minute",
     )
     own.add_argument(
         "--folder",

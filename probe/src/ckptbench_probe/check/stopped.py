@@ -210,8 +210,8 @@ def _paste(stop: Stop, needed_s: float) -> str:
 def _pasted(stop: Stop, paste: str | None) -> Iterator[str]:
     if paste is not None:
         who = (
-            "only to the batch script: its last line must be `exec COMMAND`; `exec srun` kills the training"
+            "only the batch script gets it, so end the script with `exec COMMAND`; srun would end the training"
             if stop.to == LAUNCHER
-            else "without B: it goes to what srun has started, and not to the batch script"
+            else "without B: what srun has started gets it, the batch script does not"
         )
         yield f"paste: {paste} ({who})"

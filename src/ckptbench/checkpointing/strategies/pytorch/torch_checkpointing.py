@@ -1,7 +1,7 @@
 """The strategy `torch_checkpointing`: Meta's library of that name; rank 0 writes while training continues.
 
-Version 0.1.1 copies model and optimizer into shared memory in a thread, parallel to the forward and backward pass; the update
-waits for the copy, as `CheckpointManager.lock` makes it. A process writes it with `torch.save`.
+Version 0.1.1 copies model and optimizer into shared memory in a thread, parallel to the forward and backward pass. The
+update waits for the copy (the library's own `CheckpointManager.lock` does the same). A process writes the copy with `torch.save`.
 
 - The forward pass changes running statistics while they are copied: with the examples of its documentation, versions contain statistics
   of the next step. Here each rank copies its own statistics immediately.
