@@ -7,11 +7,21 @@ transformers' ProgressCallback prints them, and Lightning's CSVLogger with Throu
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+from ckptbench.decide.training_log.facts import Facts, facts_of
+from ckptbench.decide.training_log.reader import read_log
+
+STEP = r"step=(?P<step>\d+) t=(?P<step_ms>[\d.]+)"
+"""A pattern of lines without a form."""
+QUIET = {"stall_s": 20.0, "interval": 100, "noise": 0.02}
 
 
 @dataclass(kw_only=True)
@@ -225,3 +235,35 @@ def csv_rows(made: Made) -> list[str]:
         if made.saves_after(step):
             lines.append(f"0,{step - 1},,,,0.71")
     return lines
+
+
+def written(folder: Path, content: list[str] | str | bytes, name: str = "train.log") -> Path:
+    path = folder / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        text = content if isinstance(content, str) else "\n".join(content) + "\n"
+        path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def facts(folder: Path, content: list[str] | str | bytes, *patterns: str) -> Facts:
+    return facts_of(read_log(written(folder, content), patterns))
+
+
+def state(**own: Any) -> str:
+    history = [{"step": step, "loss": 1.0, "epoch": 0.1} for step in range(500, 4501, 500)]
+    history += [{"step": 4000, "eval_loss": 0.7, "eval_runtime": 50.0}]
+    end = {"step": 4500, "train_runtime": 9050.0, "train_loss": 0.5}
+    return json.dumps({"global_step": 4500, "save_steps": 500, "log_history": [*history, end], **own})  # fmt: skip
+
+
+def bar(name: str, total: int, step_s: float, mark: str = "", unit: str = "it/s") -> str:
+    """All of a progress bar. `mark`: a line that is printed with every tenth step."""
+    text = ""
+    for step in range(total + 1):
+        clock = f"{int(step * step_s) // 60:02}:{int(step * step_s) % 60:02}"
+        text += f"\r{name}{step * 100 // total:3}%|#   | {step}/{total} [{clock}<01:00, 1.00{unit}]"
+        if mark and step and step % 10 == 0:
+            text += f"\n{mark}\n"
+    return text + "\n"

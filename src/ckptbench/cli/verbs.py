@@ -132,7 +132,7 @@ class Decide(Grouped):
 @click.option("--for", "tools", multiple=True, type=click.Choice([*PROGRAMS]), metavar="PROGRAM", help=f"Print what to paste into {', '.join(PROGRAMS)}; several may be named.")
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Also write the calculator, a page filled with --study, --costs or --training-log.")
 @click.option("--explain", is_flag=True, help="Also print all notes, and split each loss into saves, lost work and restarts.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one row per strategy, with the keys of each in --json.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: one row per strategy, with its keys from --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; docs/decision.md explains its keys.")
 def decide(save_steps: bool, explain: bool, as_csv: bool, as_json: bool, html: Path | None, **options: Any) -> None:
     """How often to checkpoint, and what that loses.

@@ -4,7 +4,7 @@ After Nicolae et al. 2020 (DeepFreeze, CCGrid). Only the update changes paramete
 update waits for their copy. State that the forward pass changes (running statistics, random
 states) is copied immediately.
 
-On a CPU (PyTorch, also with Horovod, and Chainer) a background thread would take more time from training than it hides. There the
+On a CPU (PyTorch, also with Horovod, and Chainer) a background thread would cost training more than an immediate copy. There the
 training threads copy immediately, in native code, with the checksum in the same pass, as in `async`. With `CKPTBENCH_COPY=numpy`, or if
 the environment was made without a C compiler, a thread copies with NumPy.
 
@@ -13,8 +13,8 @@ the environment was made without a C compiler, a thread copies with NumPy.
   (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
   `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` each keep one
   version, which is removed after a successful run. A restart uses the newest intact version, from the nearest level.
-- **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes copies the newest step that is
-  complete across them into the shared folder; a restart on other nodes uses the newest version in that folder.
+- **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes takes the newest step of which they
+  have all files, and copies it to the shared folder; a restart on other nodes uses the newest version in that folder.
 - **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes
   parameters (spectral norm).
 - **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.

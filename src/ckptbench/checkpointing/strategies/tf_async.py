@@ -1,7 +1,7 @@
 """The strategy `tf_async`: TensorFlow's own asynchronous checkpoint; rank 0 writes while training continues.
 
 `tf.train.Checkpoint` of TensorFlow 2.21 with `enable_async=True` copies the variables and writes the copies in its own thread.
-Here it covers the raw tf.Variables. With Keras 3's model and optimizer, as documented, every save after the first raises
+Here it covers the raw tf.Variables. In the documented use (Keras 3's model and optimizer) every save after the first raises
 `tf.function only supports singleton tf.Variables`.
 
 - The first two saves block longer.

@@ -9,8 +9,8 @@ the writing among the ranks as with [`dcp`](#dcp), with the same traps.
   several times as long.
 - `staging`: training waits until the state is copied (`awaited`), or continues immediately (`unawaited`). The latter is a negative
   control: its versions mix tensors of different steps.
-- Saves have their own process group: on training's group, the documented use, Gloo mixes up messages on a CPU.
-- With more than about 1,000 tensors and `ulimit -n 1024` the process fails with `Too many open files`.
+- Saves have their own process group: on training's group (the documented use) Gloo confuses messages on a CPU.
+- With more than about 1,000 tensors and `ulimit -n 1024` a `process` fails with `Too many open files`.
 """
 
 from __future__ import annotations
