@@ -46,7 +46,7 @@ def add(verbs: Verbs) -> None:
         "--to",
         choices=(signals.LAUNCHER, signals.RANKS, signals.ALL),
         default=signals.LAUNCHER,
-        help="who gets it. launcher: only the command, as Kubernetes and Slurm's --signal=B:TERM do; ranks: only the training processes; all: both, as Slurm's time limit, scancel and sbatch's plain --signal do, the last if srun starts the command; default: %(default)s",
+        help="who gets it. launcher: only the command, as Kubernetes and Slurm's --signal=B:TERM do; ranks: only the training processes; all: both, as Slurm's time limit and scancel do, and sbatch --signal=TERM if srun starts the command; default: %(default)s",
     )
     own.add_argument(
         "--grace",
