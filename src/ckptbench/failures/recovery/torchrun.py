@@ -1,7 +1,7 @@
 """The recovery `torchrun`: PyTorch's elastic agent starts the ranks; when one dies, it ends the others and restarts all.
 
-The agent does not know checkpoints: the launcher chooses one for the new ranks. The agent misses hanging ranks
-too: the launcher ends them. On several nodes Slurm starts an agent on each; with other schedulers all ranks must be on one node. An
+The agent does not know checkpoints: the launcher chooses one for the new ranks. The agent does not see
+hanging ranks: the launcher ends them. On several nodes Slurm starts an agent on each; with other schedulers all ranks must be on one node. An
 injected node failure ends its ranks, not its agent.
 """
 
