@@ -10,8 +10,8 @@ the environment was made without a C compiler, a thread copies with NumPy.
 
 - **Files** of one old version (`version-recycled.partial`) stay on the disk for the next save to overwrite, until the run ends.
 - **Levels**: `memory` of the node (outlives processes), `node` (a disk of the node) and `shared`
-  (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0, as in
-  `{deepfreeze: {memory: 1, node: 2, shared: 4}}`; one of them must be 1. On one node `memory` and `node` each keep one
+  (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0; one option
+  must be 1, as in `{deepfreeze: {memory: 1, node: 2, shared: 4}}`. On one node `memory` and `node` each keep one
   version, which is removed after a successful run. A restart uses the newest intact version, from the nearest level.
 - **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes takes the newest step with all
   files on them, and copies it to the shared folder; a restart on other nodes uses the newest version in that folder.

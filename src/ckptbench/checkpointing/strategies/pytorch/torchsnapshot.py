@@ -1,7 +1,7 @@
 """The strategy `torchsnapshot`: `torchsnapshot.Snapshot.async_take` copies the state and writes it while training continues.
 
-Every rank copies and writes its part of the replicated state in threads of torchsnapshot 0.1.0: everything is marked as
-replicated. The documentation's first example marks nothing; then every rank writes everything, and two ranks cannot load a
+Here everything is marked as replicated, so every rank copies and writes its part of the state, in threads of torchsnapshot
+0.1.0. The documentation's first example marks nothing; then every rank writes everything, and two ranks cannot load a
 version written by one.
 
 - A restore does not notice tensors missing from the version, or a file that is too short; the strategy checks both. A
