@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     overrides.add_argument(
         "--gpus",
         type=number_of("GPUs"),
-        help="GPUs of the job that the answer is for; default: the ranks",
+        help="compute the answer for so many GPUs; default: as many as ranks",
     )
     overrides.add_argument(
         "--mtbf",

@@ -1,7 +1,7 @@
 """The strategy `multi_node_checkpointer`: ChainerMN's own checkpointer; every rank writes the whole model and optimizer.
 
 It is `chainermn.create_multi_node_checkpointer` of Chainer 7.8.1. R ranks write R times the compressed bytes. A version
-cannot load on more ranks than wrote it.
+that R ranks wrote cannot load on more.
 
 - Chainer itself silently starts from the beginning if no step has a file of every rank. Its `maybe_load` loads pickles, and
   `finalize` deletes all files: ckptbench calls neither.
