@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     overrides.add_argument(
         "--gpus",
         type=number_of("GPUs"),
-        help="compute the answer for so many GPUs; default: as many as ranks",
+        help="compute the answer for that number of GPUs; default: the number of ranks",
     )
     overrides.add_argument(
         "--mtbf",
