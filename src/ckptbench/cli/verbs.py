@@ -117,7 +117,7 @@ class Decide(Grouped):
 @click.option("--shared-by", type=COUNT, metavar="NUMBER", help="Number of GPUs across which one copy of the state is sharded: all by default (FSDP), 1 for DDP.")
 @click.option("--write-fixed", type=TIME, help="Fixed overhead of each write.")
 @click.option("--restart", type=TIME, help="From a failure until training goes on. Without: the gap between two starts in --training-log.")
-@click.option("--now", type=EVERY, help='How often you save today, at the costs of the first --blocking, else --async: 2h or "2880 steps".')
+@click.option("--now", type=EVERY, help='How often you save today, computed with the first --blocking, else --async: 2h or "2880 steps".')
 @click.option("--limit", type=TIME, help="Time limit of a job, as in 24h.")
 @click.option("--warning", type=TIME, help="Time from the warning to the failure, as 2min on spot machines: no work is lost if a save fits.")
 @click.option("--announced", type=PART, help="With --warning: the part of failures that are announced, as 80%. Default: the part that are preemptions in --log.")

@@ -13,8 +13,8 @@ the environment was made without a C compiler, a thread copies with NumPy.
   (`checkpoints.folder`). A level whose option is *n* gets every *n*-th checkpoint, none if 0; one option
   must be 1, as in `{deepfreeze: {memory: 1, node: 2, shared: 4}}`. On one node `memory` and `node` each keep one
   version, which is removed after a successful run. A restart uses the newest intact version, from the nearest level.
-- **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes takes the newest step with all
-  files on them, and copies it to the shared folder; a restart on other nodes uses the newest version in that folder.
+- **On several nodes** each node keeps two versions of its ranks' files. A restart on the same nodes takes the newest step that is
+  complete there, and copies it to the shared folder; a restart on other nodes uses the newest version in that folder.
 - **Not safe** with an optimizer that updates during the backward pass, or with modules whose forward pass changes
   parameters (spectral norm).
 - **On a GPU** the update waits in the device's stream, so a save cannot be part of a CUDA graph.
