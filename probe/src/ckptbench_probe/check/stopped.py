@@ -210,7 +210,7 @@ def _paste(stop: Stop, needed_s: float) -> str:
 def _pasted(stop: Stop, paste: str | None) -> Iterator[str]:
     if paste is not None:
         who = (
-            "only the batch script gets this signal, so its last line must be `exec COMMAND`; srun, if it got the signal, would kill the training"
+            "only the batch script gets this signal: its last line must be `exec COMMAND`, without srun, which kills the training at a signal"
             if stop.to == LAUNCHER
             else "without B: what srun has started gets this signal, the batch script does not"
         )

@@ -3,7 +3,7 @@
 DCP, a module of PyTorch (2.13), distributes replicated tensors among the ranks by size and cuts none; each shard is written by
 the rank that holds it.
 
-- Here the names of running statistics include the rank: with one name (the documented use) a version would mix ranks.
+- Here the names of running statistics include the rank: with equal names (the documented use) a version would mix ranks.
 - Errors are a `CheckpointException`, which `except Exception` does not catch. On a full disk it is `unexpected pos 704 vs 598`.
 - The index, `.metadata`, is a pickle; ckptbench's reader unpickles only the types of an index. DCP syncs the index before
   its bytes leave Python's buffer, so it syncs an empty file; ckptbench syncs it again.
