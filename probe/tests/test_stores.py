@@ -52,9 +52,46 @@ from ckptbench_probe import session
 """
 
 
+S3TORCHCONNECTOR = """
+import io
+
+OBJECTS = {}
+
+class S3Writer(io.BufferedIOBase):
+    def __init__(self, path):
+        self.path, self.written, self.shut = path, [], False
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.close()
+    def write(self, data):
+        self.written.append(bytes(data))
+        return len(data)
+    def tell(self):
+        return sum(map(len, self.written))
+    @property
+    def closed(self):
+        return self.shut
+    def close(self):
+        if not self.shut:
+            self.shut = True
+            if "refused" in self.path:
+                raise RuntimeError("Client error: Request throttled")
+            OBJECTS[self.path] = b"".join(self.written)
+
+class S3Client:
+    def put_object(self, bucket, key, storage_class=None):
+        return S3Writer(f"{bucket}/{key}")
+"""
+"""As the client of s3torchconnector 1.5 is, which is in none of these environments."""
+
+
 @pytest.fixture
 def bench(bench: Bench) -> Bench:
     bench.write("store.py", STORE)
+    (bench.folder / "s3torchconnector" / "_s3client").mkdir(parents=True)
+    bench.write("s3torchconnector/__init__.py", "")
+    bench.write("s3torchconnector/_s3client/__init__.py", "from ._s3client import S3Client")
+    bench.write("s3torchconnector/_s3client/_s3client.py", S3TORCHCONNECTOR)
     (bench.folder / "torch").mkdir()
     bench.write("torch/__init__.py", "")
     bench.write("torch/serialization.py", TORCH)
@@ -167,6 +204,28 @@ with session() as s:
     assert closed["stall_s"] < 0.2 <= closed["finished_s"]
     assert never["finished_s"] is None
     assert "1 uploads in parts were not finished (b.pt)" in ended.err
+
+
+def test_a_save_by_s3torchconnector_ends_when_its_file_is_closed(bench: Bench) -> None:
+    ended = trained(
+        bench,
+        """
+from s3torchconnector._s3client import S3Client
+with session() as s:
+    for name in ("a.pt", "refused.pt", "b.pt"):
+        s.step()
+        with contextlib.suppress(RuntimeError):
+            with S3Client().put_object("bucket", f"run/{name}") as file:
+                save(5000, file)
+                time.sleep(0.05)
+    s.step()
+""",
+    )
+    rows = ended.summary["checkpoints"]
+    assert [one["paths"][0].rpartition("/")[2] for one in rows] == ["a.pt", "refused.pt", "b.pt"]
+    assert [one["failed"] for one in rows] == [False, True, False]
+    assert [(one["files"], one["size"]) for one in rows[::2]] == [(1, 5000)] * 2
+    assert all(one["stall_s"] >= 0.05 for one in rows)
 
 
 def test_each_run_of_a_check_has_a_prefix_of_its_own_in_a_store(tmp_path: Any) -> None:
