@@ -10,9 +10,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from probed import Bench, Ended
 
-from ckptbench_probe import storage, stores
+from ckptbench_probe import storage, stores, watcher
 from ckptbench_probe.check import folders
 from ckptbench_probe.main import main
+from ckptbench_probe.watcher import Watched, everything
 
 STORE = """
 import fsspec
@@ -226,6 +227,32 @@ with session() as s:
     assert [one["failed"] for one in rows] == [False, True, False]
     assert [(one["files"], one["size"]) for one in rows[::2]] == [(1, 5000)] * 2
     assert all(one["stall_s"] >= 0.05 for one in rows)
+
+
+def test_what_another_client_has_stored_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the arrays of Orbax are, which tensorstore writes. A process that ends has closed the connection of its file system."""
+
+    class Store(MemoryFileSystem):
+        cachable = False
+        closed = False
+
+        def find(self, *args: Any, **kwargs: Any) -> Any:
+            if self.closed:
+                raise RuntimeError("Session is closed")
+            return super().find(*args, **kwargs)
+
+    own = Store()
+    own.pipe({"/run/1/d/arrays": b"x" * 5000, "/run/1/commit_success.txt": b"done"})
+    own.closed = True
+    monkeypatch.setitem(stores._FILE_SYSTEMS, "memory", own)
+    watched = Watched("1", ["memory://run/1"], everything, {}, 0, 0)
+    watched.stored["memory://run/1/commit_success.txt"] = 4
+    assert watcher._state(watched) == (storage.UPLOADED, 1, 4)
+    watched.is_listed = True
+    assert watcher._state(watched) == (storage.UPLOADED, 2, 5004)
+    watched.paths = ["s3://b/run/1"]
+    assert watcher._state(watched) == (storage.NOT_SEEN, 0, 0)
+    MemoryFileSystem().rm("/run", recursive=True)
 
 
 def test_each_run_of_a_check_has_a_prefix_of_its_own_in_a_store(tmp_path: Any) -> None:
