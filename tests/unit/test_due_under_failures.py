@@ -27,6 +27,7 @@ MACHINES = [
     pytest.param(Machine(stall_s=2.0, evaluation_every=50, evaluation_s=8.0, compiling_s=20.0), 400.0, id="evaluations"),
     pytest.param(Machine(stall_s=0.3, background_s=10.0, slower=0.3), 400.0, id="in the background"),
     pytest.param(Machine(stall_s=0.3, background_s=10.0, slower=0.3, names_its_saves=True), 400.0, id="in the background, named"),
+    pytest.param(Machine(stall_s=0.3, background_s=10.0, slower=0.3, spread=0.3), 400.0, id="in the background, beside steps that vary"),
     pytest.param(Machine(stall_s=0.2, background_s=30.0), 400.0, id="longer than the interval"),
     pytest.param(Machine(stall_s=0.2, background_s=30.0, names_its_saves=True), 400.0, id="longer than the interval, named"),
 ]  # fmt: skip
