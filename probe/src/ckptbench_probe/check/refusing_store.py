@@ -15,6 +15,7 @@ from typing import Any
 
 from ckptbench_probe import storage
 from ckptbench_probe.engines.calls import Call, argument, then
+from ckptbench_probe.engines.s3torchconnector import url_of
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.process import PROCESS
 from ckptbench_probe.variables import FAIL_AT, KILL_IN
@@ -99,11 +100,11 @@ def patch_s3torchconnector(module: Any) -> None:
     original, remove = module.S3Client.put_object, module.S3Client.delete_object
 
     @functools.wraps(original)
-    def put_object(self: Any, bucket: str, key: str, *args: Any, **kwargs: Any) -> Any:
-        file = original(self, bucket, key, *args, **kwargs)
+    def put_object(*args: Any, **kwargs: Any) -> Any:
+        file = original(*args, **kwargs)
 
         def close() -> None:
-            _admit([f"s3://{bucket}/{key}"], S3TORCHCONNECTOR)
+            _admit([url_of(args[1:], kwargs)], S3TORCHCONNECTOR)
             type(file).close(file)
 
         if _is_asked():
@@ -111,14 +112,15 @@ def patch_s3torchconnector(module: Any) -> None:
         return file
 
     @functools.wraps(remove)
-    def delete_object(self: Any, bucket: str, key: str) -> Any:
+    def delete_object(*args: Any, **kwargs: Any) -> Any:
         if _is_asked() and _asked()[0] == DENIED:
-            _admit([f"s3://{bucket}/{key}"], S3TORCHCONNECTOR)
-        return remove(self, bucket, key)
+            _admit([url_of(args[1:], kwargs)], S3TORCHCONNECTOR)
+        return remove(*args, **kwargs)
 
     module.S3Client.put_object, module.S3Client.delete_object = put_object, delete_object
 
 
+@harmless
 def _is_asked() -> bool:
     return FAIL_AT in os.environ and storage.is_url(os.environ[KILL_IN])
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ckptbench_probe import stores
+from ckptbench_probe.engines.calls import argument
 from ckptbench_probe.engines.fsspec_files import closing, wrap_method
 from ckptbench_probe.harmless import harmless
 
@@ -15,16 +16,21 @@ def patch(module: Any) -> None:
     original = module.S3Client.put_object
 
     @functools.wraps(original)
-    def put_object(self: Any, bucket: str, key: str, *args: Any, **kwargs: Any) -> Any:
-        file = original(self, bucket, key, *args, **kwargs)
-        harmless(_follow)(self, f"s3://{bucket}/{key}", file)
+    def put_object(self: Any, *args: Any, **kwargs: Any) -> Any:
+        file = original(self, *args, **kwargs)
+        harmless(_follow)(self, file, args, kwargs)
         return file
 
     module.S3Client.put_object = put_object
 
 
-def _follow(client: Any, url: str, file: Any) -> None:
-    setattr(file, stores.MARK, stores.begin(url, Objects(client)))
+def url_of(args: Any, kwargs: Any) -> str:
+    """Of the object that is made or removed."""
+    return f"s3://{argument(args, kwargs, 0, 'bucket')}/{argument(args, kwargs, 1, 'key')}"
+
+
+def _follow(client: Any, file: Any, args: Any, kwargs: Any) -> None:
+    setattr(file, stores.MARK, stores.begin(url_of(args, kwargs), Objects(client)))
     wrap_method(type(file), "close", closing)
 
 
