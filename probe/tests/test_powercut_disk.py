@@ -214,3 +214,16 @@ def test_numbers_are_read_however_the_result_is_aligned(result: str) -> None:
     """As strace aligns that of a call that another thread has interrupted."""
     words = f"ftruncate(5</c/a (1) = b>, 4096){result}"
     assert numbers(words) == [4096]
+
+
+def test_a_call_that_another_process_interrupts_keeps_its_numbers(tmp_path: Path) -> None:
+    log = tmp_path / "strace.txt"
+    path = "".join(f"\\x{one:02x}" for one in b"/c/a")
+    log.write_text(
+        f"71 1.000001 ftruncate(5<{path}>, 4096 <unfinished ...>\n"
+        "72 1.000002 close(3) = 0\n"
+        "71 1.000003 <... ftruncate resumed>)  = 0\n"
+    )
+    (call,) = (one for one in file_calls.calls(log) if one.name == "ftruncate")
+    assert numbers(call.words) == [4096]
+    assert call.files[0].path == "/c/a"

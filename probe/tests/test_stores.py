@@ -10,9 +10,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from probed import Bench, Ended
 
-from ckptbench_probe import storage, stores
+from ckptbench_probe import storage, stores, watcher
 from ckptbench_probe.check import folders
 from ckptbench_probe.main import main
+from ckptbench_probe.watcher import Watched, everything
 
 STORE = """
 import fsspec
@@ -52,9 +53,46 @@ from ckptbench_probe import session
 """
 
 
+S3TORCHCONNECTOR = """
+import io
+
+OBJECTS = {}
+
+class S3Writer(io.BufferedIOBase):
+    def __init__(self, path):
+        self.path, self.written, self.shut = path, [], False
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.close()
+    def write(self, data):
+        self.written.append(bytes(data))
+        return len(data)
+    def tell(self):
+        return sum(map(len, self.written))
+    @property
+    def closed(self):
+        return self.shut
+    def close(self):
+        if not self.shut:
+            self.shut = True
+            if "refused" in self.path:
+                raise RuntimeError("Client error: Request throttled")
+            OBJECTS[self.path] = b"".join(self.written)
+
+class S3Client:
+    def put_object(self, bucket, key, storage_class=None):
+        return S3Writer(f"{bucket}/{key}")
+"""
+"""As the client of s3torchconnector 1.5 is, which is in none of these environments."""
+
+
 @pytest.fixture
 def bench(bench: Bench) -> Bench:
     bench.write("store.py", STORE)
+    (bench.folder / "s3torchconnector" / "_s3client").mkdir(parents=True)
+    bench.write("s3torchconnector/__init__.py", "")
+    bench.write("s3torchconnector/_s3client/__init__.py", "from ._s3client import S3Client")
+    bench.write("s3torchconnector/_s3client/_s3client.py", S3TORCHCONNECTOR)
     (bench.folder / "torch").mkdir()
     bench.write("torch/__init__.py", "")
     bench.write("torch/serialization.py", TORCH)
@@ -167,6 +205,54 @@ with session() as s:
     assert closed["stall_s"] < 0.2 <= closed["finished_s"]
     assert never["finished_s"] is None
     assert "1 uploads in parts were not finished (b.pt)" in ended.err
+
+
+def test_a_save_by_s3torchconnector_ends_when_its_file_is_closed(bench: Bench) -> None:
+    ended = trained(
+        bench,
+        """
+from s3torchconnector._s3client import S3Client
+with session() as s:
+    for name in ("a.pt", "refused.pt", "b.pt"):
+        s.step()
+        with contextlib.suppress(RuntimeError):
+            with S3Client().put_object("bucket", f"run/{name}") as file:
+                save(5000, file)
+                time.sleep(0.05)
+    s.step()
+""",
+    )
+    rows = ended.summary["checkpoints"]
+    assert [one["paths"][0].rpartition("/")[2] for one in rows] == ["a.pt", "refused.pt", "b.pt"]
+    assert [one["failed"] for one in rows] == [False, True, False]
+    assert [(one["files"], one["size"]) for one in rows[::2]] == [(1, 5000)] * 2
+    assert all(one["stall_s"] >= 0.05 for one in rows)
+
+
+def test_what_another_client_has_stored_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the arrays of Orbax are, which tensorstore writes. A process that ends has closed the connection of its file system."""
+
+    class Store(MemoryFileSystem):
+        cachable = False
+        closed = False
+
+        def find(self, *args: Any, **kwargs: Any) -> Any:
+            if self.closed:
+                raise RuntimeError("Session is closed")
+            return super().find(*args, **kwargs)
+
+    own = Store()
+    own.pipe({"/run/1/d/arrays": b"x" * 5000, "/run/1/commit_success.txt": b"done"})
+    own.closed = True
+    monkeypatch.setitem(stores._FILE_SYSTEMS, "memory", own)
+    watched = Watched("1", ["memory://run/1"], everything, {}, 0, 0)
+    watched.stored["memory://run/1/commit_success.txt"] = 4
+    assert watcher._state(watched) == (storage.UPLOADED, 1, 4)
+    watched.is_listed = True
+    assert watcher._state(watched) == (storage.UPLOADED, 2, 5004)
+    watched.paths = ["s3://b/run/1"]
+    assert watcher._state(watched) == (storage.NOT_SEEN, 0, 0)
+    MemoryFileSystem().rm("/run", recursive=True)
 
 
 def test_each_run_of_a_check_has_a_prefix_of_its_own_in_a_store(tmp_path: Any) -> None:

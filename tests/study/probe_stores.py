@@ -16,6 +16,7 @@ import fsspec
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
 UPDATES, SAVE_EVERY = 8, 2
 PART = 5 << 20
@@ -77,10 +78,19 @@ def pointed_last(state: State, url: str) -> None:
     point_to(url)
 
 
+def dcp_pointed(state: State, url: str) -> None:
+    try:
+        dcp.save(state, checkpoint_id=url, no_dist=True)
+    except dcp.CheckpointException as error:
+        print(f"{url} was not saved: {error.failures}")
+    else:
+        point_to(url)
+
+
 WAYS: dict[str, Callable[[State, str], None]] = {
     one.__name__: one
     for one in (
-        torch_file, torch_thread, in_parts, one_key, dcp_url, dcp_async, pointed_first, pointed_last,
+        torch_file, torch_thread, in_parts, one_key, dcp_url, dcp_async, pointed_first, pointed_last, dcp_pointed,
     )
 }  # fmt: skip
 
@@ -108,8 +118,14 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer, pointer: str) -
             name = file.read()
     except FileNotFoundError:
         return 0
-    with fsspec.open(f"{pointer.rpartition('/')[0]}/{name}", "rb") as file:
-        state = torch.load(file)
+    newest = f"{pointer.rpartition('/')[0]}/{name}"
+    if name.startswith("dcp"):
+        get_optimizer_state_dict(model, optimizer)  # it makes what DCP loads into
+        state: State = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 0}
+        dcp.load(state, checkpoint_id=newest.removesuffix(".pt"), no_dist=True)
+    else:
+        with fsspec.open(newest, "rb") as file:
+            state = torch.load(file)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return int(state["step"])

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from ckptbench_probe.check.states import saves
-from tests.study.probed_training import cold, probed, warm
+from ckptbench_probe.reading import read
+from tests.google_store import google_store
+from tests.study.probed_training import checked, cold, probed, warm
 
 SAVING = Path(__file__).with_name("probe_saves.py")
 LINEAR = 4 * (64 * 64 + 64)
@@ -163,3 +165,23 @@ def test_orbax_is_asked_once_whether_it_saves_and_a_save_that_fails_takes_no_end
             if "failing" in one["paths"][0] and one["failed"]
             else {"float32": 64 * 64 * 4, "int32": 4}
         )
+
+
+@pytest.mark.frameworks("jax")
+def test_a_save_by_orbax_to_an_object_store_is_measured_and_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    with google_store(root) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        program = str(SAVING.with_name("probe_orbax_store.py"))
+        found = checked(tmp_path, "saves", "--", cold("jax"), program, str(root), "gs://checkpoints/run")  # fmt: skip
+    assert found.report["verdict"] == "sound", found.told
+    assert [one["update"] for one in found.report["checkpoints"]] == [1, 2, 4]
+    (process,) = read(Path(found.report["runs"])).trained
+    for save, step in zip(process.saves, (1, 2, 4), strict=True):
+        own = [path for path in (root / f"checkpoints/run/{step}").rglob("*") if path.is_file()]
+        assert (save.path, save.clean) == (f"gs://checkpoints/run/{step}", "uploaded")
+        assert (save.files, save.size) == (len(own), sum(path.stat().st_size for path in own))
+        assert save.finished_ns is not None

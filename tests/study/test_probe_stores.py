@@ -136,6 +136,20 @@ def test_a_training_resumes_from_a_store(store: ObjectStore, tmp_path: Path) -> 
     assert folders == {"checkpoints-undisturbed", "checkpoints-killed"}
 
 
+def test_a_store_that_refuses_a_save_of_dcp_leaves_the_one_before(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    command = (warm("trainers", "check resume"), str(STORES), f"{store.url}/refused/{{folder}}", "dcp_pointed")  # fmt: skip
+    seen = checked(tmp_path, "fail", "--save", "2", "--", *command)
+    assert seen.report["exit_code"] == 0, seen.lines
+    assert seen.lines[1] == "a store that is busy (503): training goes on; resumed from 2; after save 3, resumed from 6"  # fmt: skip
+    assert "not saved" in seen.lines[2]
+    assert "Please reduce your request rate" in seen.lines[2]
+    found = {key.split("/")[-2] for key in store.objects() if "/checkpoints-503/" in key}
+    assert "dcp_pointed-2" in found
+    assert "dcp_pointed-4" not in found
+
+
 UPLOADS = """
 import os, fsspec
 from ckptbench_probe import session

@@ -24,9 +24,11 @@ MACHINES = [
     pytest.param(Machine(stall_s=5.0), 300.0, id="long stalls"),
     pytest.param(Machine(stall_s=30.0), 300.0, id="stalls of a tenth of the time between failures"),
     pytest.param(Machine(stall_s=2.0, spread=0.5), 400.0, id="steps that vary"),
+    pytest.param(Machine(stall_s=0.7, spread=0.95), 400.0, id="stalls shorter than steps vary"),
     pytest.param(Machine(stall_s=2.0, evaluation_every=50, evaluation_s=8.0, compiling_s=20.0), 400.0, id="evaluations"),
     pytest.param(Machine(stall_s=0.3, background_s=10.0, slower=0.3), 400.0, id="in the background"),
     pytest.param(Machine(stall_s=0.3, background_s=10.0, slower=0.3, names_its_saves=True), 400.0, id="in the background, named"),
+    pytest.param(Machine(stall_s=0.3, background_s=10.0, slower=0.3, spread=0.3), 400.0, id="in the background, beside steps that vary"),
     pytest.param(Machine(stall_s=0.2, background_s=30.0), 400.0, id="longer than the interval"),
     pytest.param(Machine(stall_s=0.2, background_s=30.0, names_its_saves=True), 400.0, id="longer than the interval, named"),
 ]  # fmt: skip

@@ -21,6 +21,7 @@ ENGINES = {
     "torch.serialization": "torch_save",
     "fsspec.spec": "fsspec_files",
     "fsspec.asyn": "fsspec_async",
+    "s3torchconnector._s3client._s3client": "s3torchconnector",
     "torch.distributed.checkpoint.state_dict": "torch_state_dict",
     "torch.distributed.checkpoint.state_dict_saver": "torch_dcp",
     "safetensors.torch": "safetensors",

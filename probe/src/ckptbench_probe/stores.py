@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any
@@ -64,6 +65,26 @@ def file_system(url: str) -> Any:
         known = url_to_fs(url)[0]
     known.invalidate_cache()
     return known
+
+
+def listed(url: str) -> dict[str, int] | None:
+    """Bytes of the objects below, by name. None where they cannot be listed by a file system that the program has written by."""
+    known: Any = _FILE_SYSTEMS.get(storage.scheme(url))
+    if not hasattr(known, "find"):
+        return None
+    for renewed in (False, True):
+        with contextlib.suppress(Exception):  # each store has errors of its own
+            own = _like(known) if renewed else known
+            own.invalidate_cache()
+            found = own.find(url, detail=True)
+            return {name: int(info.get("size") or 0) for name, info in found.items()}
+    return None
+
+
+def _like(file_system: Any) -> Any:
+    """When the process ends, a file system may have closed its connection already."""
+    kind: Any = type(file_system)
+    return kind(*file_system.storage_args, **file_system.storage_options, skip_instance_cache=True)
 
 
 def opened(url: str) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Callable
 
-from ckptbench_probe import cachestat, storage
+from ckptbench_probe import cachestat, storage, stores
 from ckptbench_probe.files import after_rename
 from ckptbench_probe.harmless import harmless
 from ckptbench_probe.trace import Trace
@@ -75,6 +75,8 @@ class Watched:
     """Of a save to an object store: the size of each object that was seen, by its URL."""
     stored_ns: int | None = None
     """When the last of them was there."""
+    is_listed: bool = False
+    """Whether its store is asked for its objects: not all writes are seen."""
 
     def finish(self) -> None:
         self.finished_ns = monotonic_ns()
@@ -220,8 +222,11 @@ def _state(watched: Watched) -> tuple[str | None, int, int]:
     files = size = 0
     watched.file_system = watched.file_system or storage.file_system(watched.paths[0])
     if storage.is_url(watched.paths[0]):
-        state = storage.UPLOADED if watched.stored else storage.NOT_SEEN
-        return state, len(watched.stored), sum(watched.stored.values())
+        listed = stores.listed(watched.paths[0]) if watched.is_listed else None
+        if watched.is_listed and listed is None:
+            return storage.NOT_SEEN, 0, 0
+        stored = watched.stored if listed is None else listed
+        return storage.UPLOADED if stored else storage.NOT_SEEN, len(stored), sum(stored.values())
     clean = storage.clean_means(watched.file_system)
     unwritten, unseen = False, ""
     for name in watched.files():

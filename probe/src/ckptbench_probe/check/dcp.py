@@ -76,7 +76,7 @@ def _new(kind: str, args: Any, kwargs: Any, path: str) -> Given | None:
     if given is not None:
         given.rank = _rank(kwargs)
         writer = type(kwargs.get("storage_writer")).__name__
-        if writer not in ("NoneType", "FileSystemWriter", "FsspecWriter"):
+        if writer not in ("NoneType", "FileSystemWriter", "FsspecWriter", "S3StorageWriter"):
             given.trouble = f"the reader that belongs to {writer} is not known"
     return given
 
@@ -128,8 +128,11 @@ def _reader(path: str) -> Any:
 
     if not is_url(path):
         return FileSystemReader(path)
+    own = stores.file_system(path)
+    if hasattr(own, "dcp_reader"):
+        return own.dcp_reader(path)
     from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader
 
     reader = FsspecReader(path)
-    reader.fs.fs = stores.file_system(path)
+    reader.fs.fs = own
     return reader

@@ -1,4 +1,4 @@
-"""`ckptbench-probe check fail`: refuse one of a training's saves, as a full disk does, and look at what is left and how it goes on."""
+"""`ckptbench-probe check fail`: refuse one of a training's saves, as a full disk or an object store does, and look at what is left and how it goes on."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ckptbench_probe.check.failed import EXIT_CODES, Failure, Refused, Verdict, 
 from ckptbench_probe.check.killing import RECORD
 from ckptbench_probe.check.refused_calls import ERRORS
 from ckptbench_probe.check.refusing import refused
+from ckptbench_probe.check.refusing_store import REASONS
 from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.variables import FAIL_AT
@@ -38,18 +39,17 @@ UNBUFFERED = "PYTHONUNBUFFERED"
 def add(verbs: Verbs) -> None:
     own = verbs.add_parser(
         "fail",
-        help="what happens to training and checkpoints when a full disk refuses a save",
+        help="what happens to training and checkpoints when a full disk, or an object store, refuses a save",
         usage="ckptbench-probe check fail [options] -- COMMAND ... {folder} ...",
-        description="Refuses what one save writes below the folder, on every rank, and resumes the training from what is left. If training continues, it resumes again after the next save. Needs Linux 5.7. "
+        description="Refuses what one save writes below the folder, or through fsspec below a URL, on every rank, and resumes the training from what is left. If training continues, it resumes again after the next save. Needs Linux 5.7. "
         f"Exit codes: {', '.join(f'{code} {verdict}' for verdict, code in EXIT_CODES.items())}.",
     )
     add_save(own, "; the training needs two more")
     own.add_argument(
         "--as",
         dest="kind",
-        choices=(*ERRORS, ALL),
-        default="full",
-        help="full: no space after half of the save; quota: the same, as a quota says it; unwritable: no file is made or removed; all: each in turn; default: %(default)s",
+        choices=(*ERRORS, *REASONS, ALL),
+        help="full: no space after half of the save; quota: the same, as a quota says it; unwritable: no file is made or removed; of an object store, 503: it takes no upload; 403: it takes none and removes nothing; all: each in turn; default: full, or 503",
     )
     add_options(own, REPORT)
 
@@ -60,12 +60,23 @@ def run(options: argparse.Namespace) -> int:
 
 def _judged(options: argparse.Namespace) -> tuple[Asked, Verdict, dict[str, Any]]:
     own = asked(options, "check fail")
-    folders.require_local([own.command, own.again], "check fail")
+    kinds = _kinds(own, options.kind)
     with folders.kept(own.output, own.folder.name):
-        kinds = tuple(ERRORS) if options.kind == ALL else (options.kind,)
         verdict = _Check(own, options.save).made_as(kinds)
         verdict = complete(own, verdict, cannot_tell)
     return own, verdict, {"save": options.save, **asdict(verdict)}
+
+
+def _kinds(own: Asked, kind: str | None) -> tuple[str, ...]:
+    """Raises FolderError for one that the place of the checkpoints does not know."""
+    url = folders.in_store([own.command, own.again])
+    known, others = (REASONS, ERRORS) if url else (ERRORS, REASONS)
+    if kind in others:
+        place, instead = ("a folder", "an object store") if url else ("an object store", "a folder")
+        raise folders.FolderError(
+            f"--as {kind} is for {place}, and these checkpoints go to {instead}: use --as {', '.join(known)} or {ALL}"
+        )
+    return tuple(known) if kind == ALL else (kind or next(iter(known)),)
 
 
 class _Check(kill.Check):

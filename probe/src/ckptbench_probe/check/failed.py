@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckptbench_probe.check import outcomes
+from ckptbench_probe.check import outcomes, refusing_store
 from ckptbench_probe.check.refused_calls import ERRORS
 from ckptbench_probe.check.runs import LOG, Ended
 from ckptbench_probe.words import counted
@@ -20,7 +20,11 @@ EXIT_CODES = {
     for code, verdict in enumerate((SAFE, TORN, CANNOT_TELL, LOSES, SILENT, HANGS, STOPS))
 }
 WORST = (TORN, LOSES, HANGS, STOPS, SILENT, CANNOT_TELL, SAFE)
-NAMES = {"full": "a full disk", "quota": "a quota", "unwritable": "an unwritable folder"}
+NAMES = {
+    "full": "a full disk", "quota": "a quota", "unwritable": "an unwritable folder",
+    refusing_store.BUSY: "a store that is busy (503)", refusing_store.DENIED: "a store that refuses (403)",
+}  # fmt: skip
+REASONS = {**{kind: os.strerror(error) for kind, error in ERRORS.items()}, **refusing_store.REASONS}
 RANK = re.compile(r"^\[rank\d+\]: ?")
 """What PyTorch puts before each line of an error."""
 ERROR = re.compile(r"^(\w+\.)*\w*(Error|Exception)\b")
@@ -81,7 +85,7 @@ def message(run: Ended, undisturbed: Ended, kind: str) -> str:
     """The line that names the failure best, of those that the undisturbed run has not written."""
     usual = {_bare(line) for line in _lines(undisturbed)}
     lines = [line for line in _lines(run) if _bare(line) not in usual]
-    reason = os.strerror(ERRORS[kind])
+    reason = REASONS[kind]
     for names in (lambda line: reason in line, ERROR.search, TROUBLE.search):
         found = next(filter(names, lines), "")
         if found:
@@ -178,5 +182,5 @@ def _details(found: list[Failure]) -> Iterator[str]:
     for one in found:
         yield f"{NAMES[one.kind]}: {one.text}"
         if one.message:
-            why = "" if os.strerror(ERRORS[one.kind]) in one.message else ", without the reason"
+            why = "" if REASONS[one.kind] in one.message else ", without the reason"
             yield f"its output says{why}: {one.message}"

@@ -91,11 +91,13 @@ def calls(log: Path) -> Iterator[Call]:
             process, name = found[1].decode(), (found[3] or found[4]).decode()
             words, texts = _split(line, at)
             if found[4]:
+                words[0] = words[0][found.end() :]
                 entered, before, earlier = begun.pop((process, name), (number, [], []))
                 words, texts = [*before, *words], [*earlier, *texts]
             else:
                 entered = number
             if line.rstrip().endswith(_UNFINISHED):
+                words[-1] = words[-1].rpartition(" " + _UNFINISHED.decode())[0]
                 begun[process, name] = entered, words, texts
                 continue
             whole = "".join(words)

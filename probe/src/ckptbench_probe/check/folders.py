@@ -33,6 +33,12 @@ def in_store(commands: list[list[str]]) -> str | None:
     return next((one[1].rstrip("/") for one in found if one), None)
 
 
+def seen(commands: list[list[str]], folder: Path) -> str:
+    """Where a run of this folder has its checkpoints."""
+    found = (_IN_STORE.search(word) for command in commands for word in command)
+    return next((_placed(one[0], folder) for one in found if one), str(folder))
+
+
 def require_local(commands: list[list[str]], check: str) -> None:
     """Raises FolderError where checkpoints are in a store: what happens to files there is not seen."""
     if in_store(commands):

@@ -117,7 +117,8 @@ class Check:
         folders.set_aside(self._own.output, f"{self._own.folder.name}-{self._before}")
         self._before = name
         place = self._own.checkpoints(name)
-        told = {KILL_IN: str(self._own.output or place), KILL_AT: at, **more}
+        seen = self._own.output or folders.seen([self._own.command, self._own.again], place)
+        told = {KILL_IN: str(seen), KILL_AT: at, **more}
         return self._start(name, folders.placed(self._own.command, place), told)
 
     def _start(self, name: str, command: list[str], told: dict[str, str]) -> Ended:

@@ -39,7 +39,7 @@ _KINDS = {
 
 class Killer:
     def __init__(self, folder: str, at: str) -> None:
-        self._root = os.path.realpath(folder)
+        self._root = storage.place(folder) if storage.is_url(folder) else os.path.realpath(folder)
         first_word, *words = at.split()
         self._saves = int(words[0]) if first_word == RECORD else 0
         """Until the one after it begins, events are only noted; 0: they may be those of the kill."""
@@ -58,7 +58,7 @@ class Killer:
         PROCESS.saves.begin = first(PROCESS.saves.begin, self._begins)  # type: ignore[method-assign]
         sys.addaudithook(harmless(self._hear))
         PROCESS.before_end.append(self.settle)
-        if os.environ.get(FAIL_AT):
+        if os.environ.get(FAIL_AT) and not storage.is_url(self._root):
             self._refuser = Refuser(self._root, os.environ[FAIL_AT])
 
     def _begins(self, kind: str, path: str, *_: Any) -> None:
@@ -85,6 +85,8 @@ class Killer:
         """The path below the folder of checkpoints, if it is there."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return None
+        if storage.is_url(self._root):
+            return path if isinstance(path, str) and storage.is_in(path, self._root) else None
         parent, name = os.path.split(os.path.abspath(os.fsdecode(path)))
         whole = os.path.join(os.path.realpath(parent), name)
         return whole if whole.startswith(self._root + os.sep) else None

@@ -6,7 +6,6 @@ The tree that is read has other types than the one that was saved, so values are
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections import deque
 from typing import Any, Callable
@@ -97,16 +96,12 @@ def _hear(event: str, **_: Any) -> None:
 def read(given: Given) -> Values:
     """The items of the step are folders, `default` where there is only one."""
     import orbax.checkpoint as ocp
+    from etils import epath
 
     found: list[Any] = []
-    with os.scandir(given.path) as entries:
-        items = [entry.path for entry in entries if entry.is_dir() and _is_tree(entry.path)]
-    for item in items:
+    folders = [one for one in epath.Path(given.path).iterdir() if one.is_dir()]
+    for item in (one for one in folders if (one / "_METADATA").exists()):
         with ocp.PyTreeCheckpointer() as reader:
             leaves = arrays(reader.restore(item))
             found += [_whole(value) for _, value in leaves if is_tensor(value)]
     return by_value(given, found)
-
-
-def _is_tree(item: str) -> bool:
-    return os.path.exists(os.path.join(item, "_METADATA"))

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any, Callable
 
-from ckptbench_probe.check import noted, recording_keras, recording_orbax
+from ckptbench_probe.check import noted, recording_keras, recording_orbax, refusing_store
 from ckptbench_probe.check.beside import Beside
 from ckptbench_probe.check.killing import native
 from ckptbench_probe.check.optimizers import SEEN, around_steps
@@ -37,6 +37,9 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "torch.optim.optimizer": _torch_optimizer,
     "torch.serialization": lambda _: noted.formats(),
     "torch.distributed.checkpoint.state_dict_saver": noted.dcp,
+    "fsspec.spec": refusing_store.patch_files,
+    "fsspec.asyn": refusing_store.patch_calls,
+    "s3torchconnector._s3client._s3client": refusing_store.patch_s3torchconnector,
     "keras.src.callbacks.callback_list": recording_keras.patch,
     "orbax.checkpoint.checkpoint_manager": recording_orbax.patch,
 }

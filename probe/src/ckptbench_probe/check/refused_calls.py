@@ -65,6 +65,12 @@ CHANGES: dict[str, dict[int, tuple[int | None, int]]] = {
 }  # fmt: skip
 """creat, mkdir, rename, unlink, rmdir, symlink, link and their kin: the arguments that are the folder and the path of what is made or removed."""
 
+MOVES: dict[str, dict[int, tuple[int | None, int]]] = {
+    "x86_64": {82: (None, 0), 264: (0, 1), 316: (0, 1), 86: (None, 0), 265: (0, 1)},
+    "aarch64": {38: (0, 1), 276: (0, 1), 37: (0, 1)},
+}
+"""Of these, rename and link: the arguments that are the folder and the path of what is there before."""
+
 
 class _Program(ctypes.Structure):
     """`struct sock_fprog`."""
@@ -123,7 +129,9 @@ class Disk:
         machine = platform.machine()
         self._writes, self._vectors = WRITES[machine], VECTORS[machine]
         self._targets, self._sources = TARGETS[machine], SOURCES[machine]
-        self._opens, self._changes = OPENS[machine], CHANGES[machine]
+        self._opens, self._changes, self._moves = OPENS[machine], CHANGES[machine], MOVES[machine]
+        self._beside: set[str] = set()
+        """Folders of the same disk in which files are written that are moved below the folder later; with a slash at the end, whole folders are."""
 
     def hear(self, word: bytes) -> None:
         """Half of an average save still fits on a disk that is filling up."""
@@ -136,7 +144,10 @@ class Disk:
         """0: the call is let through."""
         if call in self._writes or call in self._vectors:
             return self._write(thread, call, arguments)
-        if self._kind != "unwritable" or self._room is None:
+        if self._kind != "unwritable":
+            self._learn(thread, call, arguments)
+            return 0
+        if self._room is None:
             return 0
         if call in self._opens:
             folder, path, flags = self._opens[call]
@@ -144,14 +155,35 @@ class Disk:
                 return 0
         else:
             folder, path = self._changes[call]
-        at = None if folder is None else ctypes.c_int(arguments[folder] & 0xFFFFFFFF).value
-        return self._refuse(_path(thread, at, arguments[path]))
+        target = _named(thread, arguments, folder, path)
+        return self._refuse(target) if self._inside(target) else 0
+
+    def _learn(self, thread: int, call: int, arguments: tuple[int, ...]) -> None:
+        """Where the files of a save are written, if that is elsewhere. On another disk there is room."""
+        if call not in self._moves or self._room is not None:
+            return
+        source = _named(thread, arguments, *self._moves[call])
+        target = _named(thread, arguments, *self._changes[call])
+        if self._inside(source) or not self._inside(target) or self._is_written(source):
+            return
+        with suppress(OSError):
+            if os.stat(source).st_dev == os.stat(os.path.dirname(target)).st_dev:
+                end = os.sep if os.path.isdir(source) else ""
+                self._beside.add(os.path.dirname(source) + end)
+                self._written += _size_below(source)
+
+    def _is_written(self, path: str) -> bool:
+        """Whether what is written to it is written by a save."""
+        return self._inside(path) or any(
+            path.startswith(one) if one.endswith(os.sep) else os.path.dirname(path) == one
+            for one in self._beside
+        )
 
     def _write(self, thread: int, call: int, arguments: tuple[int, ...]) -> int:
         if self._kind == "unwritable":
             return 0
         path = _link(f"/proc/{thread}/fd/{arguments[self._targets.get(call, 0)]}")
-        if not self._inside(path):
+        if not self._is_written(path):
             return 0
         size = arguments[self._writes[call]] if call in self._writes else _sum(thread, *arguments[1:3])  # fmt: skip
         if call in self._sources:
@@ -167,8 +199,6 @@ class Disk:
         return self._refuse(path)
 
     def _refuse(self, path: str) -> int:
-        if not self._inside(path):
-            return 0
         if path not in self._refused:
             self._refused.add(path)
             with open(self._log, "a", encoding="utf-8") as file:
@@ -184,6 +214,14 @@ def _link(path: str) -> str:
         return os.readlink(path)
     except OSError:  # there is no such file, or the thread has ended: the kernel says it better
         return ""
+
+
+def _size_below(path: str) -> int:
+    """Of a file, or of all files in a folder."""
+    if not os.path.isdir(path):
+        return os.stat(path).st_size
+    files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sum(os.stat(one).st_size for one in files)
 
 
 def _size(thread: int, file: int) -> int:
@@ -206,6 +244,14 @@ def _read(thread: int, address: int, size: int) -> bytes:
 def _sum(thread: int, address: int, pieces: int) -> int:
     found = _read(thread, address, pieces * PIECE.size)
     return sum(length for _, length in PIECE.iter_unpack(found[: len(found) // PIECE.size * PIECE.size]))  # fmt: skip
+
+
+def _named(
+    thread: int, arguments: tuple[int, ...], folder: int | None, path: int
+) -> str:  # fmt: skip
+    """By the argument that is the folder, if there is one, and that of the path."""
+    at = None if folder is None else ctypes.c_int(arguments[folder] & 0xFFFFFFFF).value
+    return _path(thread, at, arguments[path])
 
 
 def _path(thread: int, folder: int | None, address: int) -> str:

@@ -12,10 +12,8 @@ from pathlib import Path
 
 from ckptbench_probe.check import refused_calls
 from ckptbench_probe.check.refused_calls import LET, REFUSE
+from ckptbench_probe.check.refusing_store import LOG
 from ckptbench_probe.process import PROCESS
-
-LOG = "refused-{}.jsonl"
-"""In the folder of the traces, by the number of the process: a line for each path."""
 
 
 class Refuser:

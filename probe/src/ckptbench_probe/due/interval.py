@@ -32,6 +32,8 @@ FIRST, FIRST_S = 24, 4.0
 """The first save comes after so many steps; after 16 if eight of them take so long."""
 AFTER = 4
 """Steps after a save at which its cost is looked at for the first time."""
+UNSURE = 16
+"""Steps after a save within which slower ones are found that vary much."""
 QUIET = 64
 """Gaps between steps that say how long one takes, and how much that varies."""
 
@@ -72,8 +74,10 @@ class Interval:
         self._look: int | None = 2 * AFTER
         self._saved = False
         """Whether the cost of the last save is not known yet."""
-        self._patience, self._stall_s = 0, 0.0
-        """Steps for which slower ones are taken to be due to the save: 0 where none were slower; what it cost until then."""
+        self._patience = 0
+        """Steps for which slower ones are taken to be due to the save; 0 where none were slower."""
+        self._stall_s: float | None = None
+        """What the save has cost until it was looked at for the first time."""
         self._before_s = self._begun_s = 0.0
         self._save_s = -math.inf
         self._since_s = math.inf
@@ -84,7 +88,7 @@ class Interval:
         self._parts: list[float] = []
         """Mean steps of the parts of the time before the first save."""
         self._gaps: deque[float] = deque(maxlen=QUIET)
-        self._beside: deque[float] = deque(maxlen=AFTER - 1)
+        self._beside: deque[float] = deque(maxlen=UNSURE - 1)
         self._future: Any = None
         self._finished_s: float | None = None
 
@@ -163,7 +167,7 @@ class Interval:
         self._at, self._next, self._look = 0, None, AFTER
         self._since_s = now_s - self._save_s
         self._saved, self._begun_s, self._save_s = True, now_s, now_s
-        self._future, self._finished_s, self._patience = None, None, 0
+        self._future, self._finished_s, self._patience, self._stall_s = None, None, 0, None
         self._beside.clear()
         return now_s
 
@@ -194,20 +198,24 @@ class Interval:
             self._period_s = None
         cost_s = passed_s - at * learned.step_s
         look, took_s = at + max(at // AFTER, 1), 0.0
+        self._stall_s = stall_s = cost_s if self._stall_s is None else self._stall_s
         if self._future is not None:
             if self._finished_s is None:
                 return {"next": None, "look": look}
             took_s = self._finished_s - self._begun_s
-        elif self._is_slow():
+        elif self._is_slow(AFTER - 1) or (not self._patience and self._is_slow(UNSURE)):
             if self._patience == 0:
-                self._stall_s = cost_s
                 self._patience = 2 * self._target.steps(cost_s, 0.0, learned.step_s)
             if at < self._patience:
                 return {"next": None, "look": min(look, self._patience)}
-            cost_s = self._stall_s  # steps that stay slow have another reason
+            cost_s = stall_s  # steps that stay slow have another reason
             self._gaps.clear()
         elif self._patience:
             took_s = passed_s
+        elif at < min(UNSURE, learned.interval // 2) and self._is_slow(UNSURE, surely=False):
+            return {"next": None, "look": look}
+        else:
+            cost_s = stall_s  # more steps add nothing but their spread
         learned.add_save(cost_s, took_s, self._since_s, self._target)
         return {"next": max(learned.interval, at + 1), "look": None}
 
@@ -222,10 +230,12 @@ class Interval:
         learned.steps_s = [max(min(self._parts), 1e-9)]
         return {"next": max(math.ceil(self._target.least_s / learned.step_s), at), "look": None}
 
-    def _is_slow(self) -> bool:
-        """Whether the last steps are slower than those before the save, beyond their spread."""
-        if not self._gaps or not self._beside:
+    def _is_slow(self, last: int, *, surely: bool = True) -> bool:
+        """Whether the last steps after the save are slower than those before it. `surely`: beyond their spread, of which more steps leave less."""
+        beside = [*self._beside][-last:]
+        if not self._gaps or not beside:
             return False
         usual = median(self._gaps)
-        spread = median([abs(one - usual) for one in self._gaps])
-        return median(self._beside) > 1.02 * usual + 3 * spread
+        spread = median([abs(one - usual) for one in self._gaps]) if surely else 0.0
+        most = 3 * spread * math.sqrt((AFTER - 1) / max(len(beside), AFTER - 1))
+        return median(beside) > 1.02 * usual + most

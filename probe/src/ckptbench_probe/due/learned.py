@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from ckptbench_probe.due.target import Target, wrong
 
-REMEMBERED = 5
-"""Saves, and periods between them, whose medians count."""
+REMEMBERED = 15
+"""Saves whose costs count: each is blurred by how much some steps vary, which may be more than it costs."""
+PERIODS = 5
+"""Times between saves, of whose mean steps the median counts."""
 FIRST_COUNTS = 0.25
 """The first save also allocates and connects. This part of it makes the next interval half as long; the second save replaces it."""
 LEAST_COST = 0.01
@@ -49,7 +51,7 @@ class Learned:
         return median(self.steps_s)
 
     def add_period(self, step_s: float) -> None:
-        self.steps_s = [*self.steps_s, step_s][-REMEMBERED:]
+        self.steps_s = [*self.steps_s, step_s][-PERIODS:]
 
     def add_save(self, cost_s: float, took_s: float, since_s: float, target: Target) -> None:
         """`took_s`: until its end was seen, else 0. `since_s`: from the start of the save before in this process."""
@@ -61,7 +63,7 @@ class Learned:
             cost_s = self._without_wait(cost_s, since_s)
         kept = [] if self.saves == 2 else self.costs_s
         self.costs_s = [*kept, cost_s][-REMEMBERED:]
-        cost_s = median(self.costs_s) * (FIRST_COUNTS if self.saves == 1 else 1.0)
+        cost_s = _usual(self.costs_s) * (FIRST_COUNTS if self.saves == 1 else 1.0)
         self.interval = target.steps(cost_s, self.took_s, self.step_s)
 
     def _without_wait(self, cost_s: float, since_s: float) -> float:
@@ -75,3 +77,9 @@ class Learned:
         else:  # it has not waited
             self.took_s, self.clear_s = 0.0, min(self.clear_s, since_s)
         return cost_s
+
+
+def _usual(values: list[float]) -> float:
+    """Mean of the middle half: less blurred than the median, and no outlier counts."""
+    ends = len(values) // 4 or (len(values) - 1) // 2
+    return fmean(sorted(values)[ends : len(values) - ends])

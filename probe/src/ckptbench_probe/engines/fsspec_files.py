@@ -35,12 +35,12 @@ def _follow(file_system: Any, path: Any, mode: str, file: Any, is_whole: bool) -
     setattr(file, stores.MARK, write)
     if is_whole:
         return PROCESS.saves.stored(write, *_content(file, url))
-    _wrap(type(file), "close", _closing)
-    _wrap(type(file), "_initiate_upload", _initiating)
+    wrap_method(type(file), "close", closing)
+    wrap_method(type(file), "_initiate_upload", _initiating)
     return None
 
 
-def _wrap(own: type, name: str, wrapped: Any) -> None:
+def wrap_method(own: type, name: str, wrapped: Any) -> None:
     """Of the class that defines it, once."""
     for one in own.__mro__:
         method = one.__dict__.get(name)
@@ -52,7 +52,7 @@ def _wrap(own: type, name: str, wrapped: Any) -> None:
             return
 
 
-def _closing(original: Call) -> Call:
+def closing(original: Call) -> Call:
     @functools.wraps(original)
     def close(self: Any) -> Any:
         write = harmless(stores.write_of)(self)

@@ -37,6 +37,8 @@ def patch(module: Any) -> None:
             return None
         follower.listen()
         begun = PROCESS.saves.begin("orbax", str(manager.directory / str(step)))
+        if begun is not None and begun.watched is not None:
+            begun.watched.is_listed = True  # tensorstore writes the arrays
         follower.follow(begun)
         return begun
 
