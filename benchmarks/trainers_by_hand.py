@@ -49,6 +49,7 @@ class Trainer:
     again: list[str]
     ranks: int
     filesystem: str
+    file: str
 
     def run(self, name: str, orders: str, folder: Path, around: Sequence[str] = (), *, resume: bool = False) -> Ran:  # fmt: skip
         words = [word.replace("{folder}", str(folder)) for word in (self.again if resume else self.command)]  # fmt: skip
@@ -74,23 +75,26 @@ class Trainer:
         return at > 0 and is_whole
 
     def strace(self, folder: Path, how: str) -> list[str]:
-        """A command that does `how` at the call that writes the second half of the save's largest file, and at later ones on this path."""
+        """A command that does `how` at the call that writes the second half of the save's largest file, or of `file`, and at later ones on this path."""
         log = folder.parent.with_name("strace.txt")
         around = ["strace", "-f", "--seccomp-bpf", "-y", "-s0", "-o", str(log), f"--trace={CALLS},fsync,fdatasync,access"]  # fmt: skip
         self.run("traced", f"die:{AFTER}", folder, around)
-        earlier, _, later = log.read_text().partition(f'"/update-{SAVED}"')
-        call = re.compile(rf"\b(?:{CALLS.replace(',', '|')})\(\d+<({re.escape(str(folder))}/.+?)>")
-        before, written = call.findall(earlier), call.findall(later)
-        lost = {*written} - set(re.findall(r"sync\(\d+<(.+?)>", later))
+        told = log.read_text()
+        begun = told.index(f'"/update-{SAVED}"')
+        calls = [*re.finditer(rf"\b({CALLS.replace(',', '|')})\(\d+<(.+?)>.*", told)]
+        written = [call[2] for call in calls if call.start() > begun and call[2].startswith(f"{folder}/")]  # fmt: skip
+        lost = {*written} - set(re.findall(r"sync\(\d+<(.+?)>", told[begun:]))
         print(f"  not synced: {', '.join(sorted(os.path.relpath(path, folder) for path in lost)) or 'nothing'}")  # fmt: skip
-        there = [path for path in written if os.path.exists(path)]
+        there = [path for path in written if os.path.exists(path) and path.endswith(self.file)]
         if not there:
             raise SystemExit("its files get their names when they are whole")
         path = max(there, key=os.path.getsize)
         print(f"  {os.path.relpath(path, folder)} is written under this name: {os.path.getsize(path)} bytes")  # fmt: skip
         shutil.rmtree(folder)
-        when = before.count(path) + written.count(path) // 2 + 1
-        return ["strace", "-f", "-o", "/dev/null", f"--trace={CALLS}", "-P", path, f"--inject={CALLS}:{how}:when={when}+"]  # fmt: skip
+        own = [call for call in calls if call.start() > begun and call[2] == path]
+        half = own[(len(own) - 1) // 2]
+        alike = [call for call in calls if call[1] == half[1] and f"<{path}>" in call[0]]
+        return ["strace", "-f", "-o", "/dev/null", f"--trace={CALLS}", "-P", path, f"--inject={half[1]}:{how}:when={alike.index(half) + 1}+"]  # fmt: skip
 
 
 @contextmanager
@@ -159,12 +163,13 @@ def main() -> None:
     for act in (kill, powercut, fulldisk):
         parser.add_argument(f"--{act.__name__}", dest="act", action="store_const", const=act)
     parser.add_argument("--filesystem", choices=("ext4", "xfs"), default="ext4")
+    parser.add_argument("--file", default="", help="in place of the largest file, as a pointer")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--resume", default="", help="arguments that resume it, if others")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     again = [options.command[0], *shlex.split(options.resume)] if options.resume else options.command  # fmt: skip
-    trainer = Trainer(options.command, again, options.ranks, options.filesystem)
+    trainer = Trainer(options.command, again, options.ranks, options.filesystem, options.file)
     place = Path(tempfile.mkdtemp(), "place")
     if options.act:
         options.act(trainer, place)
