@@ -92,10 +92,12 @@ def calls(log: Path) -> Iterator[Call]:
             words, texts = _split(line, at)
             if found[4]:
                 entered, before, earlier = begun.pop((process, name), (number, [], []))
+                words[0] = words[0].partition(" resumed>")[2]
                 words, texts = [*before, *words], [*earlier, *texts]
             else:
                 entered = number
             if line.rstrip().endswith(_UNFINISHED):
+                words[-1] = words[-1].rstrip()[: -len(_UNFINISHED)].rstrip()
                 begun[process, name] = entered, words, texts
                 continue
             whole = "".join(words)
