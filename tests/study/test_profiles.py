@@ -212,7 +212,9 @@ def test_every_profile_has_a_link_at_the_root_and_a_row_in_the_docs() -> None:
     folders = {path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml")}
     assert folders == {*PROFILES}
     assert {path.name for path in ROOT.iterdir() if path.is_symlink()} >= folders
-    rows = re.findall(r"^\|\s?`([\w-]+)`\s?\|", (ROOT / "docs/cluster.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\|\s?`([\w-]+)`\s?\|", (ROOT / "docs/cluster.md").read_text(), re.MULTILINE
+    )
     assert sorted(rows) == sorted(CLUSTERS)
 
 
