@@ -111,6 +111,22 @@ def test_the_calls_of_a_program_make_its_folder_again(tmp_path: Path) -> None:
     assert content(tmp_path / "before") == {**content(folder), "gone": True, "gone/below": True, "gone/below/file": b"x"}  # fmt: skip
 
 
+def test_a_call_that_another_thread_interrupts_in_the_log_keeps_its_last_argument(tmp_path: Path) -> None:  # fmt: skip
+    log = tmp_path / "log"
+    log.write_text(
+        r"""7 1.000001 openat(AT_FDCWD<\x2f>, "\x2f\x72", O_WRONLY|O_CREAT, 0644) = 3<\x2f\x72>
+7 1.000002 pwrite64(3<\x2f\x72>, "\x61\x62", 2, 10 <unfinished ...>
+8 1.000003 mkdir("\x2f\x62", 0777) = 0
+7 1.000004 <... pwrite64 resumed>)         = 2
+7 1.000005 ftruncate(3<\x2f\x72>, 11 <unfinished ...>
+8 1.000006 mkdir("\x2f\x63", 0777) = 0
+7 1.000007 <... ftruncate resumed>)        = 0
+"""
+    )
+    changes = [one for one in Reader(log, "/marks").found.changes if one.kind in (DATA, SIZE)]
+    assert [(one.kind, one.offset) for one in changes] == [(DATA, 10), (SIZE, 11)]
+
+
 OLD, NEW, ROOT_FOLDER = b"o" * 8000, b"n" * 20000, 1
 
 
