@@ -56,14 +56,17 @@ def _promises(table: Sequence[Line]) -> Iterator[str]:
 
 
 def _versions(table: Sequence[Line]) -> Iterator[str]:
+    """Of trainers: controls have those of one of them."""
     dates = sorted({line.date for line in table})
     by_versions: dict[str, list[str]] = {}
     for row in ordered(table).values():
         line = next(iter(row.values()))
+        if line.control:
+            continue
         by_versions.setdefault(line.versions, []).append(line.title)
     yield _line(f"versions on {' to '.join(dict.fromkeys((dates[0], dates[-1])))}", "trainers")
     yield _line("---", "---")
-    yield from (_line(versions, ", ".join(titles)) for versions, titles in by_versions.items())
+    yield from (_line(versions, "; ".join(titles)) for versions, titles in by_versions.items())
 
 
 def _line(*cells: str) -> str:
