@@ -1,4 +1,4 @@
-"""A trainer's script in this process, of which each update prints a digest of the weights: for `trainers_by_hand.py`. PyTorch or Keras."""
+"""A trainer's script in this process, of which each update prints a digest of the weights: for `trainers_by_hand.py`. PyTorch, Keras or Orbax."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,20 @@ def train(script: str, arguments: list[str]) -> None:
     acts = {"die": _die, "stop": _stop, "sync": _sync, "fill": _fill}
     made = -1
 
-    def updated(number: int, weights: Callable[[], Any]) -> None:
-        """Before the first update, and after each."""
+    def updated(number: int, weights: Callable[[], Any] | None) -> None:
+        """Before the first update, and after each. `weights`: None where they are not known yet."""
         nonlocal made
         made += 1
-        print(f"\nweights after update {number}: {digest(weights())}", flush=True)
+        if weights is not None:
+            print(f"\nweights after update {number}: {digest(weights())}", flush=True)
         os.access(f"/update-{made}", os.F_OK)  # for strace to see
         if str(made) in orders:
             acts[orders[str(made)]](os.environ[FOLDER])
 
-    try:
-        _hook_torch(updated)
-    except ImportError:
-        _hook_keras(updated)
+    for hook in (_hook_torch, _hook_keras, _hook_orbax):
+        with suppress(ImportError):
+            hook(updated)
+            break
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).parent))
     runpy.run_path(script, run_name="__main__")
@@ -49,7 +51,7 @@ def digest(arrays: Any) -> str:
     return found.hexdigest()[:16]
 
 
-def _hook_torch(updated: Callable[[int, Callable[[], Any]], None]) -> None:
+def _hook_torch(updated: Callable[[int, Callable[[], Any] | None], None]) -> None:
     from torch.optim import optimizer as hooks
 
     def after(optimizer: Any, *_: Any) -> None:
@@ -66,7 +68,7 @@ def _hook_torch(updated: Callable[[int, Callable[[], Any]], None]) -> None:
     handle = hooks.register_optimizer_step_pre_hook(before)
 
 
-def _hook_keras(updated: Callable[[int, Callable[[], Any]], None]) -> None:
+def _hook_keras(updated: Callable[[int, Callable[[], Any] | None], None]) -> None:
     from keras.src.callbacks.callback_list import CallbackList
 
     ends, begins = CallbackList.on_train_batch_end, CallbackList.on_train_batch_begin
@@ -81,6 +83,25 @@ def _hook_keras(updated: Callable[[int, Callable[[], Any]], None]) -> None:
         begins(self, *args, **kwargs)
 
     CallbackList.on_train_batch_end, CallbackList.on_train_batch_begin = ended, begun
+
+
+def _hook_orbax(updated: Callable[[int, Callable[[], Any] | None], None]) -> None:
+    """For a loop that calls the manager after each update."""
+    import jax
+    from orbax.checkpoint import CheckpointManager
+
+    save, begun = CheckpointManager.save, False
+
+    def saved(self: Any, step: int, *, args: Any) -> Any:
+        nonlocal begun
+        if not begun:
+            begun = True
+            updated(step - 1, None)
+        done = save(self, step, args=args)
+        updated(step, lambda: [jax.device_get(leaf) for leaf in jax.tree.leaves(args.item["weights"])])  # fmt: skip
+        return done
+
+    CheckpointManager.save = saved
 
 
 def _die(_: str) -> None:
