@@ -40,7 +40,7 @@ def stopped(folder: Path, how: str, grace: str, *options: str, ranks: int = 1) -
 def test_a_training_that_saves_and_ends(tmp_path: Path) -> None:
     found = stopped(tmp_path, "saves", PATIENT)
     assert re.fullmatch(r"saves and ends in .* of the 2.0 min: 0 updates lost, stopped after update 7, resumed from 7", found.lines[0])  # fmt: skip
-    assert re.fullmatch(r"paste: #SBATCH --signal=B:TERM@\d+0 \(only the batch script gets this signal: .*", found.lines[1])  # fmt: skip
+    assert re.fullmatch(r"paste: #SBATCH --signal=B:TERM@\d+0 \(and end the batch script with `exec COMMAND`, without srun\)", found.lines[1])  # fmt: skip
     assert (found.report["exit_code"], found.report["lost_updates"]) == (0, 0)
 
 

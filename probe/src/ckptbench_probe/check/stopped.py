@@ -210,8 +210,8 @@ def _paste(stop: Stop, needed_s: float) -> str:
 def _pasted(stop: Stop, paste: str | None) -> Iterator[str]:
     if paste is not None:
         who = (
-            "only the batch script gets this signal: its last line must be `exec COMMAND`, without srun, which kills the training at a signal"
+            "and end the batch script with `exec COMMAND`, without srun"
             if stop.to == LAUNCHER
-            else "without B: what srun has started gets this signal, the batch script does not"
+            else "it reaches what srun has started, and not the batch script"
         )
         yield f"paste: {paste} ({who})"
