@@ -89,7 +89,7 @@ def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
     saves from the third on come after the framework has loaded a file of its own, which may put other tensors in place of
     those before; the last two of a strategy in the background after all tensors were made anew.
 
-    Of one rank, under STRANGE: what its framework says of tensors that have no place in a checkpoint. Of TensorFlow, under
+    Under STRANGE: what the framework says of tensors that have no place in a checkpoint. Of TensorFlow, under
     TRACED: see `_written_before_the_hook`.
     """
     scenario = Scenario(framework, world, "small_cnn")
@@ -111,7 +111,7 @@ def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
     found |= _in(UNAWAITED, _torn(scenario, dawdling, strategy))
     if "tensorflow" in sys.modules:
         found[TRACED] = np.asarray(_written_before_the_hook(scenario), str)
-    return found | (_in(STRANGE, _strange(scenario)) if world.world_size == 1 else {})
+    return found | _in(STRANGE, _strange(scenario))
 
 
 def _in(group: str, found: Arrays) -> Arrays:
