@@ -76,10 +76,12 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit $(OR_NAME_THE_LINE)
 
-# The tests with schedulers mostly wait, so they run beside the others: four of the eight at a time, the longest first after the check of style,
-# which has only one core (the environments are there by then). Each prints its output when it ends.
-test: environments ## all tests, with the real frameworks and schedulers: 20 to 35 minutes, 11 GB of environments
-	$(MAKE) --jobs=4 --old-file=environments --keep-going --output-sync=target lint run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests unit
+# What needs no framework is tested while the environments are made, which mostly waits for disk and network. Of the others, four of the six run at
+# a time, the longest first: the tests with schedulers mostly wait. Each prints its output when it ends.
+TOGETHER := $(MAKE) --keep-going --output-sync=target
+test: environment ## all tests, with the real frameworks and schedulers: 20 to 35 minutes, 11 GB of environments
+	@$(TOGETHER) --jobs=2 environments lint unit; first=$$?; \
+	  $(TOGETHER) --jobs=4 run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests && exit $$first
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
