@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +170,10 @@ def _error_of(act: Callable[[], None]) -> str:
 
 def _helpers() -> set[str]:
     """Child processes, threads and named shared memory of this process."""
-    children = {
-        child
-        for task in Path("/proc/self/task").iterdir()
-        for child in (task / "children").read_text().split()
-    }
+    children: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # this thread has just ended
+            children.update((task / "children").read_text().split())
     threads = {thread.name for thread in threading.enumerate()}
     lines = Path("/proc/self/maps").read_text().splitlines()
     segments = {each for each in lines if "/dev/shm/" in each and not each.endswith("(deleted)")}
