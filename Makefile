@@ -6,7 +6,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints trainers_more %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
 STUDIES := $(patsubst %,tests/study/test_%.py,determinism study)
-WORKFLOWS := $(patsubst %,tests/study/test_%.py,failures profiles recoveries workflow)
+WORKFLOWS := $(patsubst %,tests/study/test_%.py,failures page_in_browser page_in_hand profiles recoveries report workflow)
 PROBES := $(wildcard tests/study/test_probe*.py)
 CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 # The distributions beside the main one.
@@ -148,7 +148,7 @@ probe-tests: environments ## trainings by PyTorch, Lightning, Keras and others u
 study-tests: environments ## the same frameworks, in whole studies
 	$(BIN)/pytest --durations=10 $(STUDIES)
 
-workflow-tests: environments ## the workflow: killed, interrupted, with faults, with every profile
+workflow-tests: environments ## the workflow: killed, interrupted, with faults, with every profile; and its pages
 	$(BIN)/pytest --durations=10 $(WORKFLOWS)
 
 # The schedulers that `sudo tests/cluster/install.sh` has installed.
