@@ -1,9 +1,10 @@
-"""ckptbench-probe before and behind the launchers of clusters: two ranks, one summary, and the exit code of the command."""
+"""ckptbench-probe before and behind the launchers of clusters: two ranks, one summary, and the exit code of the command. And the study of trainers by it."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -11,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster.commands import PATIENCE_S, check, poll
 from tests.cluster.rank_jobs import CHAINER, ROOT
+from tests.cluster.studies import resources
+from tests.study.checkout import Checkout
+from tests.study.tiny_trainers import add, found
 
 TRAINING = """
 import sys, time
@@ -170,3 +175,16 @@ def test_slurm_stops_a_job_as_the_pasted_line_says(slurm: object, tmp_path: Path
         assert poll(stopped.exists), name
         assert poll(lambda at=stopped: bool(at.read_text())), name  # type: ignore[misc]
         assert json.loads((tmp_path / name / "newest-0.json").read_text()) >= json.loads(stopped.read_text())  # fmt: skip
+
+
+def test_each_check_of_a_trainer_is_a_job_of_slurm(slurm: object, tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path / "checkout", "slurm", *resources("slurm"))
+    for how in ("right", "forgets"):
+        add(tmp_path / "trainers", how)
+    own = {"folder": str(tmp_path / "trainers"), "checks": ["resume_within"]}
+    config = {"environments": {"trainers": {"python": sys.executable}}, "trainers": own}
+    (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(config))
+    done = checkout.run(study="mine.yaml")
+    assert done.returncode == 0, done.stdout
+    assert found(checkout.folder) == {("right", "resume_within"): "yes", ("forgets", "resume_within"): "no"}  # fmt: skip
+    assert len(re.findall(r"was submitted: slurm job", done.stdout)) == 2
