@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 from ckptbench_probe.check.memory import place
 from ckptbench_probe.check.state import Optimizers, bare, digest
@@ -18,6 +18,8 @@ MOST_ENTRIES = 5000
 """Of a container that is looked into: a data set may be a list of tensors."""
 MOST_CONTAINERS = 16
 """Whose own names are looked for."""
+MOST_LOOKS = 20
+Found = TypeVar("Found")
 
 
 class Beside:
@@ -41,7 +43,8 @@ class Beside:
     def _find(self) -> None:
         """What is known keeps its name, whatever else has it later."""
         names = {id(one): name for name, known in self._found if (one := known()) is not None}
-        self._found = [(names.get(id(one), name), weakref.ref(one)) for name, one in self._look()]
+        seen = _while_others_change(lambda: list(self._look()))
+        self._found = [(names.get(id(one), name), weakref.ref(one)) for name, one in seen]
 
     def _look(self) -> Iterator[tuple[str, Any]]:
         if "torch" not in sys.modules:
@@ -63,6 +66,16 @@ class Beside:
             if tuple(one.shape) in shapes and id(one) not in known and place(one) not in taken
         ]
         yield from _named(loose)
+
+
+def _while_others_change(look: Callable[[], Found]) -> Found:
+    """What `look` finds, once no other thread has changed a dict meanwhile."""
+    for _ in range(MOST_LOOKS - 1):
+        try:
+            return look()
+        except RuntimeError:  # changed size during iteration
+            continue
+    return look()
 
 
 def _tensors() -> list[Any]:
