@@ -14,7 +14,7 @@ from ckptbench_probe.check.restored import broken, start_of
 from ckptbench_probe.check.runs import Ended
 from ckptbench_probe.check.signals import LAUNCHER, Signalled
 from ckptbench_probe.check.states import ranks
-from ckptbench_probe.check.stopping import STANDS, STOPPED
+from ckptbench_probe.check.stopping import HANDED_ON_S, STANDS, STOPPED
 from ckptbench_probe.programs import signal_s
 from ckptbench_probe.reading import Event, traces
 from ckptbench_probe.words import counted, duration
@@ -26,6 +26,8 @@ EXIT_CODES = {
     verdict: code
     for code, verdict in enumerate((SAVES, TORN, CANNOT_TELL, NO_SAVE, TOO_LATE, IGNORES, HANGS))
 }
+AN_UPDATE_S, MOST = 1.0, 0.9
+"""How long an update after that wait may take, and the most of the grace that it all may."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def _taken(
         late = any(one.begun_s > 0 for one in cut)
         how = "before its save was finished" if late else "without a save"
         return (TOO_LATE if late else NO_SAVE), f"ends {how}, in {duration(took)} of the {grace}"
-    if trained_s > stop.grace_s / 2:
+    if trained_s > _goes_on_s(stop.grace_s):
         if start >= stop.at and any(one.finished_s is not None for one in answered):
             return SAVES, f"saves in {duration(_saved_s(stopped))}, and trains on until SIGKILL after {grace}"  # fmt: skip
         more = max(rank.last for rank in stopped) - stop.at
@@ -179,6 +181,11 @@ def _taken(
         return TOO_LATE, f"saves too late: the save was not finished after {grace}"
     saved = "has saved, and " if start >= stop.at else ""
     return HANGS, f"hangs: it {saved}stands still until SIGKILL after {grace}"
+
+
+def _goes_on_s(grace_s: float) -> float:
+    """A training that still makes an update so long after the signal goes on. Before, a rank may have waited for the launcher to hand the signal on."""
+    return min(max(grace_s / 2, HANDED_ON_S + AN_UPDATE_S), MOST * grace_s)
 
 
 def _saved_s(stopped: list[Rank]) -> float:
