@@ -66,7 +66,7 @@ def test_ranks_get_the_signal_without_their_launcher(bench: Bench) -> None:
     options = ("--at", "6", "--to", "ranks", "--output", "out")
     code, lines = check(bench, "handles", *options, shell="{0}; exit 0", folder="out")
     assert (code, report(bench)["resumed_from"]) == (0, 6), lines
-    assert "(without B: it goes to what srun has started, and not to the batch script)" in lines[1]
+    assert "(it reaches what srun has started, and not the batch script)" in lines[1]
 
 
 def test_a_launcher_that_dies_leaves_its_ranks(bench: Bench) -> None:
