@@ -39,6 +39,8 @@ def train(script: str, arguments: list[str]) -> None:
         with suppress(ImportError):
             hook(updated)
             break
+    else:
+        raise SystemExit("no PyTorch, Keras or Orbax in this environment: no update would be seen")
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).parent))
     runpy.run_path(script, run_name="__main__")
