@@ -29,12 +29,13 @@ from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.registry import KILLED, REMOVING, STRATEGIES, SYNCED
 from ckptbench.run.control import variables
-from ckptbench.run.events import File
+from ckptbench.run.events import Digest, File
 from ckptbench.run.failure import Failure
 from ckptbench.run.layout import final_path, trace_path
 from ckptbench.run.plan import Plan
 from ckptbench.run.schedule import kills_of
 from ckptbench.run.seal import verify_seal
+from ckptbench.run.trace import whole_events
 from ckptbench.training.rank import run_rank
 
 MakePlan = Callable[..., Plan]
@@ -225,8 +226,17 @@ def test_a_kill_strikes_the_last_checkpoint_that_ends_after_training(
     monkeypatch.setattr("ckptbench.run.schedule.kills_of", lambda *_, **__: (kill,))
     write = Asynchronous._write
 
+    def digested() -> set[str]:
+        return {
+            event.when
+            for event in whole_events(trace_path(killed.run_folder, 0))
+            if isinstance(event, Digest)
+        }
+
     def write_late(self: Asynchronous, step: int, own: Arrays) -> tuple[File, ...]:
-        time.sleep(0.5 if step == last else 0)
+        deadline = time.monotonic() + 60
+        while step == last and "end" not in digested() and time.monotonic() < deadline:
+            time.sleep(0.01)
         return write(self, step, own)
 
     monkeypatch.setattr(Asynchronous, "_write", write_late)
