@@ -305,7 +305,9 @@ def test_a_run_with_an_elastic_recovery_is_paired_with_the_baseline_that_has_it(
         ((0.01, -0.02, 0.04), (math.nan, math.nan, math.nan), "paired"),
         ((math.nan, math.nan, math.nan), (0.1, 0.05, 0.2), "in_run"),
         ((0.3, math.nan, math.nan), (0.28, 0.27, 0.29), "in_run"),
-        ((0.3, math.nan, math.nan), (0.28, math.nan, math.nan), "paired"),
+        ((0.3, math.nan, math.nan), (0.28, math.nan, math.nan), "in_run"),
+        ((0.3, math.nan, math.nan), (math.nan, math.nan, math.nan), "paired"),
+        ((0.3, 0.1, 0.5), (0.28, math.nan, math.nan), "paired"),
         ((math.nan, math.nan, math.nan), (0.28, math.nan, math.nan), "in_run"),
     ],
 )

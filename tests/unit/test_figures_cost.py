@@ -51,10 +51,16 @@ def test_the_overhead_in_the_steady_state_is_a_tick_where_it_is_known() -> None:
     assert "Ticks: the estimate" in caption_of(figure)
 
 
-def test_overheads_without_intervals_are_points_alone() -> None:
+def test_an_overhead_without_an_interval_is_grey() -> None:
     table = SMALL["overhead"].copy()
-    table[["paired", "paired_lo", "paired_hi", "in_run_lo", "in_run_hi"]] = float("nan")
-    FIGURES["overhead"].draw({**SMALL, "overhead": table})
+    ends = [f"{name}{end}" for name in ("paired", "in_run", "overhead") for end in ("_lo", "_hi")]
+    table[[*ends, "paired"]] = float("nan")
+    table["overhead_from"] = "in_run"
+    for axes in FIGURES["overhead"].draw({**SMALL, "overhead": table}).axes:
+        (in_run,) = lines(axes, "in_run")
+        numbers = [text for text in axes.texts if text.get_gid() == "quoted"]
+        assert numbers
+        assert {in_run.get_color(), *(text.get_color() for text in numbers)} == {FAINT}
 
 
 def test_what_does_not_vary_is_said_once_in_the_caption() -> None:

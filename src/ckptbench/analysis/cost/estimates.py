@@ -61,8 +61,8 @@ def in_run_steady(runs: Sequence[RunTimes]) -> PerRepeat:
 def estimate_to_quote(against_baseline: Estimate, inside: Estimate) -> str:
     """The name of the estimate to quote.
 
-    Quote `in_run`: noise between two runs does not reach it. Quote `paired` where the two intervals do not overlap: it
-    includes what checkpoints cost later steps. Sign and width do not decide: choosing by them would make intervals miss
+    Quote `in_run`: noise between two runs does not reach it. Quote `paired` where it alone has an interval, or where the two intervals do
+    not overlap: it includes what checkpoints cost later steps. Sign and width do not decide: choosing by them would make intervals miss
     more often.
     """
     paired_tells, inside_tells = (
@@ -70,9 +70,8 @@ def estimate_to_quote(against_baseline: Estimate, inside: Estimate) -> str:
     )
     if paired_tells and inside_tells:
         return IN_RUN if against_baseline.interval.overlaps(inside.interval) else PAIRED
-    if inside_tells or math.isnan(against_baseline.value):
-        return IN_RUN
-    return PAIRED
+    known = not math.isnan(against_baseline.value)
+    return PAIRED if paired_tells or (known and math.isnan(inside.value)) else IN_RUN
 
 
 def slowdown_s(run: RunTimes) -> float:

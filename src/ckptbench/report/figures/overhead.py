@@ -35,8 +35,8 @@ READING = (
     "extra training time due to checkpoints, estimated in two ways: against the baseline of the same ranks, repeat and seed, and from "
     "inside the run (stalls plus slower steps). Points are estimates, bars 95 % intervals; a setup with one repeat borrows the spread "
     "of the others. In colour, with its value: the number to quote, which is the estimate from inside the run unless the baseline "
-    "contradicts it (shaded: the intervals do not overlap). Small and grey: the other estimate. Ticks: the estimate from inside the run"
-    " if every checkpoint cost as much as in the steady state"
+    "contradicts it (shaded: the intervals do not overlap). Grey with its value: no interval, as nothing ran twice; small and grey: the other "
+    "estimate. Ticks: the estimate from inside the run if every checkpoint cost as much as in the steady state"
 )
 ESTIMATES = {"paired": -0.17, "in_run": 0.17}
 """Vertical offset of each estimate within its row, by the column of the estimate."""
@@ -74,17 +74,20 @@ def _draw_panel(panel: Panel) -> None:
         axes.axhspan(y - 0.5, y + 0.5, color=BAND, linewidth=0, zorder=0, gid="disagree")
     for estimate, offset in ESTIMATES.items():
         fill = "white" if estimate == "in_run" else ""
-        quoted = rows["overhead_from"] == estimate
+        quoted, sure = rows["overhead_from"] == estimate, rows["overhead_hi"].notna()
         for own, color, size in (
             (rows[~quoted], FAINT, OTHER),
-            (rows[quoted], appearance.color, QUOTED),
+            (rows[quoted & ~sure], FAINT, QUOTED),
+            (rows[quoted & sure], appearance.color, QUOTED),
         ):
             shown = replace(appearance, color=color)
             if len(own):
                 draw_estimates(axes, own["y"] + offset, own, estimate, shown, factor=100, fill=fill, size=size)  # fmt: skip
     beside = axes.get_yaxis_transform()
-    for y, number in rows.loc[rows["overhead"].notna(), ["y", "overhead"]].itertuples(index=False):
-        axes.annotate(percent_of(number), (1, y), (RIGHT_POINTS, 0), beside, "offset points", va="center", gid="quoted")  # fmt: skip
+    shown_numbers = rows.loc[rows["overhead"].notna(), ["y", "overhead", "overhead_hi"]]
+    for y, number, high in shown_numbers.itertuples(index=False):
+        color = FAINT if pd.isna(high) else INK
+        axes.annotate(percent_of(number), (1, y), (RIGHT_POINTS, 0), beside, "offset points", va="center", gid="quoted", color=color)  # fmt: skip
     places = rows["y"] + ESTIMATES["in_run"]
     axes.plot(100 * rows["in_run_steady"], places, "|", color=INK, markersize=6, gid="steady")
 
@@ -97,9 +100,7 @@ def _legend(rows: pd.DataFrame, marker: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         entry("paired with baseline", marker=marker, markersize=QUOTED),
         entry("from inside the run", marker=marker, markersize=QUOTED, markerfacecolor="white"),
-        entry(
-            "small, grey: do not quote", marker=marker, linestyle="", color=FAINT, markersize=OTHER
-        ),
+        entry("grey: do not quote", marker=marker, linestyle="", color=FAINT, markersize=OTHER),
     ]
     if rows["in_run_steady"].notna().any():
         handles.append(entry("steady state", marker="|", linestyle="", markersize=6))
