@@ -77,11 +77,12 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit $(OR_NAME_THE_LINE)
 
 # What needs no framework is tested while the environments are made, which mostly waits for disk and network. Of the others, four of the six run at
-# a time, the longest first: the tests with schedulers mostly wait. Each prints its output when it ends.
+# a time, the longest first: the tests with schedulers mostly wait. They share the processes that have imported the frameworks. Each prints its
+# output when it ends.
 TOGETHER := $(MAKE) --keep-going --output-sync=target
 test: environment ## all tests, with the real frameworks and schedulers: 20 to 35 minutes, 11 GB of environments
 	@$(TOGETHER) --jobs=2 environments lint unit; first=$$?; \
-	  $(TOGETHER) --jobs=4 run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests && exit $$first
+	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests && exit $$first
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1

@@ -112,27 +112,35 @@ def pairs(
 
 
 def on_gridengine(start: Start) -> dict[str, Pair]:
-    """No limit of a job that runs can be moved, so it is told to stop in the middle of two minutes."""
+    """No limit of a job that runs can be moved, so it is told to stop in the middle of two minutes.
+
+    Once: test_submitit_gridengine.py has a job that goes on after each of three limits.
+    """
     halfway = ["--submitit-options", "parallel_environment=mpi", "stop_seconds=60"]
     stopped = start("chainer", "gridengine", *halfway, *resources("gridengine", runtime=2))
-    stopped.stops = 3
+    stopped.stops = 3 if FULL else 1
     twin = start("chainer", "local", environments=warm_environments())
     let_go_when_told_to_stop([stopped], PATIENCE_S)
-    return {"at its limits": ended((stopped, twin))}
+    return {"at its limits": (ended(stopped), ended(twin))}
 
 
 def on_slurm(start: Start, slurm: Slurm) -> dict[str, Pair]:
+    at_its_limit = at_slurms_limit(start)
     return {
-        "at its limit": at_slurms_limit(start),
+        "at its limit": at_its_limit,
         **({"pre-empted": preempted(start)} if FULL else {}),
-        "lost": bereaved(start, slurm, "pytorch", *on_slurms_nodes()),
+        # Its checkpoints change no bit of a run: the twin of the other one wrote none.
+        "lost": (bereaved(start, slurm, "pytorch", *on_slurms_nodes()), at_its_limit[1]),
     }
 
 
 def on_pbs(start: Start, pbs: Pbs) -> dict[str, Pair]:
     pbs.manage("set server node_fail_requeue=5")
     options = [*ACCOUNT, *TWO_HOSTS, *resources("abci", runtime=RUNTIME_MIN)]
-    return {"lost": bereaved(start, pbs, "chainer", "abci", *options)}
+    survivor = bereaved(start, pbs, "chainer", "abci", *options)
+    client, warm = pbs.environment(), warm_environments()
+    twin = start("chainer", "abci", *options, environments=warm, environment=client)
+    return {"lost": (survivor, ended(twin))}
 
 
 def on_slurms_nodes() -> list[str]:
@@ -148,7 +156,7 @@ def at_slurms_limit(start: Start) -> Pair:
     end_soon(stopped.checkout)
     twin = start("pytorch", *on_slurms_nodes(), environments=warm_environments())
     let_go_when_told_to_stop([stopped], PATIENCE_S)
-    return ended((stopped, twin))
+    return (ended(stopped), ended(twin))
 
 
 def preempted(start: Start) -> Pair:
@@ -161,21 +169,19 @@ def preempted(start: Start) -> Pair:
     try:
         let_go_when_told_to_stop([stopped], PATIENCE_S)
         twin = start("chainer", *on_slurms_nodes(), environments=warm_environments())
-        return ended((stopped, twin))
+        return (ended(stopped), ended(twin))
     finally:
         run(["scancel", ident.strip()], {})
 
 
-def bereaved(start: Start, cluster: Slurm | Pbs, framework: str, *options: str) -> Pair:
+def bereaved(start: Start, cluster: Slurm | Pbs, framework: str, *options: str) -> HeldRun:
     """It loses the second node of its first attempt, and the first of the next one."""
     # Not set for all lanes: the commands of PBS have the names of Grid Engine's.
     client = cluster.environment()
     stopped = start(framework, *options, *ROUNDS, interval=1, environment=client)
     lose(cluster, stopped, number=1)
     lose(cluster, stopped, number=0)
-    warm = warm_environments()
-    twin = start(framework, *options, interval=1, environments=warm, environment=client)
-    return ended((stopped, twin))
+    return ended(stopped)
 
 
 def lose(cluster: Slurm | Pbs, run: HeldRun, *, number: int) -> None:
@@ -202,10 +208,9 @@ def _is_back(cluster: Slurm | Pbs, run: HeldRun, number: int) -> bool:
     return isinstance(cluster, Slurm) or bool(check(["qselect", "-s", "Q"], cluster.environment()))
 
 
-def ended(pair: Pair) -> Pair:
-    for each in pair:
-        end_well(each.checkout, each.study, PATIENCE_S)
-    return pair
+def ended(run: HeldRun) -> HeldRun:
+    end_well(run.checkout, run.study, PATIENCE_S)
+    return run
 
 
 STOPPED = (

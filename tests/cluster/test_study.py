@@ -49,8 +49,15 @@ PATIENCE_S = 1500
 ROUNDING = 1e-5
 COLLECTED = tuple(f"results/tables/{table}.parquet" for table in ("runs", "steps", "evaluations"))
 """What is made of the runs where no figure is drawn."""
-TARGETS = {"on_slurm": (), "on_gridengine": COLLECTED, "on_pbs": COLLECTED}
 TABLES_OF_STUDIES = {**TABLES, **DECIDED}
+FIGURES = DRAWN if FULL else DRAWN[:1]
+"""Those that are drawn of the runs on Slurm, on the host from which jobs are submitted: test_study.py draws all of them."""
+ON_SLURM = (
+    () if FULL else (
+        *(f"results/tables/{table}.parquet" for table in TABLES_OF_STUDIES), *(f"results/figures/{figure}.pdf" for figure in FIGURES), "results/answer.txt",
+    )
+)  # fmt: skip
+TARGETS = {"on_slurm": ON_SLURM, "on_gridengine": COLLECTED, "on_pbs": COLLECTED}
 OF_OTHER_STUDIES = (
     "digests",
     "values",
@@ -86,7 +93,7 @@ def on_slurm(slurm: object, tmp_path_factory: Folder) -> Checkout:
         end_well(checkout, process, PATIENCE_S)
     assert len(checkout.seals()) == len(EVERY)
     checkout.change_environments(warm_environments())
-    return run_to_its_end(checkout, WHOLE, **LEFT_OUT)
+    return run_to_its_end(checkout, WHOLE, *ON_SLURM, **LEFT_OUT)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +119,7 @@ def on_pbs(pbs: Cluster, tmp_path_factory: Folder) -> Iterator[Checkout]:
 def run_to_its_end(
     checkout: Checkout, matrix: dict[str, Any], *targets: str, **others: Any
 ) -> Checkout:
-    """To the tables that are asked for; with none, to all tables and figures."""
+    """To what is asked for; with nothing, to all tables and figures."""
     study = vary(checkout, matrix, {}, repeats=1, **others)
     with started(checkout, *targets, study=study) as process:
         end_well(checkout, process, PATIENCE_S)
@@ -141,7 +148,7 @@ def test_slurm_s_study_makes_the_tables_and_figures_that_a_local_one_makes(
     on_slurm: Checkout,
 ) -> None:
     results = on_slurm.folder / "results"
-    assert {path.stem for path in (results / "figures").iterdir()} == set(DRAWN)
+    assert {path.stem for path in (results / "figures").iterdir()} == set(FIGURES)
     tables = {path.stem for path in (results / "tables").glob("*.parquet")}
     assert tables == set(TABLES_OF_STUDIES)
     for name in tables:

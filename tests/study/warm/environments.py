@@ -1,6 +1,6 @@
 """Warm environments: folders like those in `.environments` whose interpreters ask a server that has imported the framework.
 
-The servers end with this process.
+The servers end with this process, or are those of `python -m tests.study.warm COMMAND`, whose sessions of tests share them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ckptbench.matrix.registry import FRAMEWORKS, environment_of
+from ckptbench.workflow.__main__ import VERBS
 
 from .client import LOG, SERVER
 
@@ -24,17 +25,33 @@ ROOT = Path(__file__).resolve().parents[3]
 COLD = ROOT / ".environments"
 """The real environments."""
 HERE = Path(__file__).parent
+ENVIRONMENTS, VENV = "environments", "venv"
+SHARED = "CKPTBENCH_WARM"
+"""The variable with the folder of the servers that several sessions of tests share."""
 SNAKEMAKE = (
     "snakemake.cli", "sqlmodel", "docutils.core", "snakemake_executor_plugin_submitit", "ckptbench.config.failed", "ckptbench.config.outlook",
     "ckptbench.config.sources", "ckptbench.decide.failure_files", "ckptbench.report.figures", "ckptbench.inputs.environments.create",
 )  # fmt: skip
 """What a plan of a study spends most of its time with before it begins."""
+RULES = (
+    *(f"ckptbench.workflow.{verb.replace('-', '_')}" for verb in VERBS if verb != "prepare-dataset"),
+    *("ckptbench.report.figures.kit.style", "matplotlib.backends.backend_pdf", "scipy.special", "scipy.optimize"),
+)  # fmt: skip
+"""The same of the commands of its rules."""
+RANK = ("ckptbench.training.loop", "ckptbench.run.control.joining")
+"""What a rank imports beside its framework."""
+DATA = ("ckptbench.workflow.prepare_dataset", "sklearn.datasets")
 
 
 @functools.cache
 def warm_environments() -> Path:
     """The folder, with the environments whose real one is ready. Each has imported all of its frameworks."""
-    folder = _new_folder()
+    if shared := os.environ.get(SHARED):
+        return Path(shared, ENVIRONMENTS)
+    return lay_out_environments(_new_folder())
+
+
+def lay_out_environments(folder: Path) -> Path:
     variables = {
         "PYTHONPATH": str(ROOT / "src"),
         "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
@@ -44,9 +61,9 @@ def warm_environments() -> Path:
         modules.setdefault(environment_of(name), []).append(framework.location.partition(":")[0])
     for name, own in modules.items():
         if (COLD / name / "ready.json").exists():
-            _lay_out(folder / name, COLD / name, own, variables)
-    for name in ("data", "wheels"):
-        (folder / name).symlink_to(COLD / name)
+            _lay_out(folder / name, COLD / name, [*own, *RANK], variables)
+    _lay_out(folder / "data", COLD / "data", DATA, variables)
+    (folder / "wheels").symlink_to(COLD / "wheels")
     return folder
 
 
@@ -59,9 +76,17 @@ def warm_python(environment: str, modules: tuple[str, ...], variables: Mapping[s
 
 @functools.cache
 def warm_snakemake() -> Path:
-    """An interpreter that has imported Snakemake, for calls that no test interrupts: its jobs are not in the process group of the test."""
-    folder = _new_folder() / "venv"
-    _lay_out(folder, Path(sys.executable).parents[1], SNAKEMAKE, {})
+    """An interpreter that has imported Snakemake, for calls that no test interrupts: its jobs are not in the process group of the test.
+
+    With the profile `local` it runs the commands of the rules, too (`server.py`).
+    """
+    if shared := os.environ.get(SHARED):
+        return Path(shared, VENV, "bin", "python")
+    return lay_out_snakemake(_new_folder() / VENV)
+
+
+def lay_out_snakemake(folder: Path) -> Path:
+    _lay_out(folder, Path(sys.executable).parents[1], (*SNAKEMAKE, *RULES), {})
     return folder / "bin" / "python"
 
 

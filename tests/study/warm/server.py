@@ -29,12 +29,7 @@ from typing import Any
 HIGHEST_DESCRIPTOR = 31
 """The importer keeps all up to this occupied, so that a program gets its own under the numbers that it expects."""
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-LATER = (
-    "numpy.random",
-    "torch._dynamo",
-    "ckptbench.training.loop",
-    "ckptbench.run.control.joining",
-)
+LATER = ("numpy.random", "torch._dynamo")
 """What is imported when it is first used, and nothing computes with: seconds of every program otherwise."""
 
 NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
@@ -193,23 +188,30 @@ def take_over(request: Request, descriptors: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    if "lightning" in sys.modules:
-        sys.executable = request["interpreter"]  # by which Lightning starts its other ranks
+    words = request["arguments"]
+    rules = words[:2] == ["-m", "snakemake"] and "local" in words
+    if rules or "lightning" in sys.modules:
+        # By which Snakemake runs the commands of its rules (not where they are jobs of a scheduler), and Lightning starts its other ranks.
+        sys.executable = request["interpreter"]
     tempfile.tempdir = None  # chosen anew when it is asked for, as the environment may name another
 
 
-def run(arguments: list[str]) -> None:
-    """What `python ARGUMENTS` does; this process ends as the program does."""
+def run(arguments: list[str], *, safe: bool = False) -> None:
+    """What `python ARGUMENTS` does; this process ends as the program does. `safe`: no module of the working folder is imported."""
     match arguments:
         case ["-u", *rest]:  # nothing is buffered in any program
-            run(rest)
+            run(rest, safe=safe)
+        case ["-P", *rest]:
+            run(rest, safe=True)
         case ["-m", module, *_]:
             sys.argv = arguments[1:]
-            sys.path.insert(0, os.getcwd())
+            if not safe:
+                sys.path.insert(0, os.getcwd())
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case [script, *_] if not script.startswith("-"):
             sys.argv = arguments
-            sys.path.insert(0, str(Path(script).parent))
+            if not safe:
+                sys.path.insert(0, str(Path(script).parent))
             runpy.run_path(script, run_name="__main__")
         case _:
             sys.exit(f"a warm server runs modules and scripts, not {arguments}")
