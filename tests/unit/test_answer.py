@@ -273,16 +273,19 @@ def test_a_published_rate_says_that_the_reader_s_may_differ() -> None:
     last = shown(tables).query("recovery == 'restart' and gpus == 1024").set_index("strategy")
     said = words(tables)
     assert "Failures as published of Llama 3 405B, 16,384 H100: one in 49 h on 1,024 GPUs. Yours may differ." in said  # fmt: skip
-    each = [f"{name}, restart {plain(last['best_minutes_rarer'][name])} or {plain(last['best_minutes_oftener'][name])} min" for name in last.index]  # fmt: skip
-    other = f"At 1/3 or 3 times the failures: {'; '.join(each)}."
-    assert other in said
+    each = [f"{name} {plain(last['best_minutes_rarer'][name])} or {plain(last['best_minutes_oftener'][name])} min" for name in last.index]  # fmt: skip
+    of = "At 1/3 or 3 times the failures, restart, 1,024 GPUs, projected: "
+    assert f"{of}{', '.join(each)}." in said
+    tables["advice"] = tables["advice"][tables["advice"]["strategy"] == "native"]
+    (native,) = [one.removeprefix("native ") for one in each if one.startswith("native")]
+    assert f"{of}{native}." in words(tables)
     tables["failure_rates"]["source"] = "own"
     assert "published" not in words(tables)
     assert "three times" not in words(tables)
     tables["failure_rates"]["failures"] = None
     said = words(tables)
     assert "Failures: one in 49 h on 1,024 GPUs, as you say." in said
-    assert other in said
+    assert f"{of}{native}." in said
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,11 @@ class Block:
     """What sets it apart from others. Empty where it is the only one."""
 
     @property
+    def place(self) -> str:
+        """Its title without the cost that may stand behind it."""
+        return self.title.partition(": ")[0]
+
+    @property
     def rows(self) -> Iterator[tuple[str, Choice]]:
         """All choices with their names, the interval in use first."""
         if (now := self.choices[0].now) is not None:

@@ -60,14 +60,16 @@ def on_other_rates(block: Block) -> Iterator[str]:
         for choice in choices
     ):
         return  # something else bounds them
-    names = [choice.name if block.title else choice.shown_name for choice in choices]
+    titled = block.place and len(choices) == 1  # the title says which it is
+    names = ["" if titled else choice.shown_name for choice in choices]
     each = [
-        f"{name} {plain(choice.other_s[0] * unit.scale)} or {plain(choice.other_s[1] * unit.scale)} {unit.name}"
+        f"{name} {plain(choice.other_s[0] * unit.scale)} or {plain(choice.other_s[1] * unit.scale)} {unit.name}".lstrip()
         for name, choice in zip(names, choices, strict=True)
         if choice.other_s is not None
     ]
     between = "; " if any("," in name for name in names) else ", "
-    yield f"At 1/3 or 3 times the failures: {between.join(each)}."
+    where = f", {block.place}" if block.place else ""
+    yield f"At 1/3 or 3 times the failures{where}: {between.join(each)}."
 
 
 def explained(blocks: Sequence[Block]) -> Iterator[str]:

@@ -189,9 +189,11 @@ def _figure(name: str, title: str, drawn: Drawn) -> Element:
     image = element("img", src=source, alt=title, width=f"{width}", height=f"{height}", class_="wide" if width > PHONE else "narrow")  # fmt: skip
     pdf = element("a", "PDF", href=f"figures/{name}.pdf")
     caption = element("figcaption", drawn.caption, " ", pdf)
+    hint = [element("p", "Swipe sideways to see the rest.", class_="hint")] if width > PHONE else []
     return element(
         "figure",
         element("h3", title),
+        *hint,
         element("div", image, class_="scroll", tabindex="0", role="group", aria_label=title),
         caption,
         id=name,

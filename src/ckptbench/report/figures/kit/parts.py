@@ -28,7 +28,7 @@ class Part:
         return Patch(facecolor=color, edgecolor=INK, hatch=self.hatch, label=self.name)
 
 
-VISIBLE = 0.006
+VISIBLE = 0.015
 """Share of an axis from which on a part can be seen."""
 BAR = 0.6
 """Height of a bar, as a part of its row."""
