@@ -1,14 +1,14 @@
 #!/bin/sh
 # Installs the schedulers of tests/cluster from Debian's packages and starts none of them: the
-# fixtures run daemons of their own. And Chromium, in which tests/study opens the page to ask "what if", strace for the probe, and
-# rsync, by which a storage of Snakemake copies.
+# fixtures run daemons of their own. And Chromium, in which tests/study opens the page to ask "what if", strace for the probe, rsync,
+# by which a storage of Snakemake copies, and what makes a venv and compiles for Debian's Python.
 # As root, on Debian 12; does nothing where all is installed.
 # Debian has no PBS: of that only what it needs is installed, if CKPTBENCH_OPENPBS is the folder of a built one.
 set -eu
 
 packages="slurm-wlm slurmdbd munge mariadb-server
     gridengine-master gridengine-exec gridengine-client
-    chromium chromium-driver strace rsync"
+    chromium chromium-driver strace rsync python3-venv python3-dev"
 [ -z "${CKPTBENCH_OPENPBS:-}" ] || packages="$packages
     postgresql postgresql-contrib libpq5 libpython3.11 libhwloc15 libical3 libedit2 libcjson1 libexpat1
     libssl3 tcl8.6 tk8.6 iproute2 procps util-linux xz-utils"

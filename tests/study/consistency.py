@@ -53,6 +53,8 @@ class Dawdling:
     """
 
     def __init__(self, framework: Framework) -> None:
+        self.hook: Callable[[], None] = lambda: None
+        """Of the strategy in use."""
         self._due = threading.Event()
         handles = framework.handles
         framework.handles = lambda: [self._late(handle) for handle in handles()]  # type: ignore[method-assign]
@@ -63,14 +65,10 @@ class Dawdling:
     def end(self) -> None:
         self._due.set()
 
-    def waiting(self, hook: Callable[[], None]) -> Callable[[], None]:
-        """The hook of a strategy, which says that training waits."""
-
-        def wait() -> None:
-            self._due.set()
-            hook()
-
-        return wait
+    def wait(self) -> None:
+        """Call the hook: training waits. One function for all strategies, as TensorFlow compiles it into its step."""
+        self._due.set()
+        self.hook()
 
     def _late(self, handle: TensorHandle) -> TensorHandle:
         def read() -> NDArray[np.generic]:
@@ -107,7 +105,8 @@ def consistency(framework: str, world: RankContext, folder: Path) -> Arrays:
         found |= _in(f"{own}/safetensors", _torn(scenario, dawdling, strategy))
     strategy = _open(scenario, "deepfreeze", "safetensors", folder / UNAWAITED)
     strategy._strategy.before_update = lambda: None  # type: ignore[method-assign]
-    dawdling.waiting = lambda hook: hook  # type: ignore[method-assign]
+    dawdling.wait = lambda: None  # type: ignore[method-assign]
+    scenario.framework.before_update = None  # so that it is compiled anew
     found |= _in(UNAWAITED, _torn(scenario, dawdling, strategy))
     if "tensorflow" in sys.modules:
         found[TRACED] = np.asarray(_written_before_the_hook(scenario), str)
@@ -132,9 +131,11 @@ def _torn(scenario: Scenario, dawdling: Dawdling, strategy: CheckpointManager) -
     """The names by step, as the training loop saves and compares."""
     framework, world = scenario.framework, scenario.world
     size = 8 * world.world_size
-    hook = strategy.hook
-    before, framework.before_update = framework.before_update, hook and dawdling.waiting(hook)
-    if before is not None or hook is not None:  # TensorFlow compiles the hook into its step
+    before = framework.before_update
+    if strategy.hook is not None:
+        dawdling.hook = strategy.hook
+    framework.before_update = strategy.hook and dawdling.wait
+    if before != framework.before_update:
         scenario.build()
     strategy.ready()
     then: dict[int, Digests] = {}

@@ -16,12 +16,12 @@ from types import FrameType
 SERVER, LOG = "server.sock", "server.log"
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 HIGHEST_DESCRIPTOR = 31
-DESCENDED = ["-P", "-m", "ckptbench.workflow", "train-cell"]
-"""Looks for the workflow among the processes that it descends from."""
+DESCENDED = "--parent"
+"""An option of what looks for the workflow among the processes that it descends from."""
 
 
 def main() -> None:
-    if sys.argv[1:5] == DESCENDED:
+    if sys.argv[1:4] == ["-P", "-m", "ckptbench.workflow"] and DESCENDED in sys.argv:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     folder = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     inherited = [number for number in range(HIGHEST_DESCRIPTOR + 1) if is_inherited(number)]
