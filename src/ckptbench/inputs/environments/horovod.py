@@ -170,7 +170,9 @@ class HorovodBuild:
         name = f"horovod-{self.recipe.version}"
         archive = draft / f"{name}.tar.gz"
         with tarfile.open(archive) as packed:
-            packed.extractall(draft, filter="data")
+            # Python before 3.11.4, as of Debian 12, has no filters.
+            packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            packed.extractall(draft)
         try_to_remove(archive)
         return draft / name
 
