@@ -15,6 +15,7 @@ from tests.study.probed_training import (
     torchrun,
     warm,
 )
+from tests.study.selection import FULL
 
 RESUMING = Path(__file__).with_name("probe_resumes.py")
 KILL_AT, SAVED_AT = 5, 3
@@ -182,8 +183,9 @@ def test_a_save_that_was_under_way_at_the_kill_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.frameworks("pytorch")
-@pytest.mark.parametrize("example", ["gpt_ddp", "gpt_fsdp"])
+@pytest.mark.parametrize("example", ["gpt_ddp", *(["gpt_fsdp"] if FULL else [])])
 def test_examples_of_two_ranks_are_the_same(example: str, tmp_path: Path) -> None:
+    """What that of FSDP restores is compared in test_probe_resume_ranks.py, too."""
     script = str(EXAMPLES / f"{example}.py")
     options = ["--folder", "{folder}", "--steps", "7", "--save-every", "2"]
     found = check(tmp_path, *torchrun(warm("pytorch", "check resume"), script, *options))
