@@ -139,18 +139,12 @@ class Training:
         torch.save(parts, path)
 
     def save_average(self, folder: Path) -> None:
-        """It is never restored."""
-        if self.options.average == "numpy":
-            numpy.savez(folder / "average.npz", *self.average)
-            return
-        if self.options.average == "pickle":
-            with (folder / "average.pkl").open("wb") as file:
-                pickle.dump(self.average, file)
-            return
+        """By each engine, the last in a thread. It is never restored."""
+        numpy.savez(folder / "average.npz", *self.average)
+        with (folder / "average.pkl").open("wb") as file:
+            pickle.dump(self.average, file)
         named = {str(n): torch.from_numpy(one) for n, one in enumerate(self.average)}
-        if self.options.average == "safetensors":
-            save_file(named, folder / "average.safetensors")
-            return
+        save_file(named, folder / "average.safetensors")
         thread = threading.Thread(target=torch.save, args=(named, folder / "average.pt"))
         thread.start()
         thread.join()
@@ -177,7 +171,7 @@ def main() -> None:
     parser.add_argument("--missing", nargs="*", default=[])
     parser.add_argument("--optimizer", choices=("adam", "sgd"), default="adam")
     parser.add_argument("--stuck", action="store_true", help="all saves but the first never end")
-    parser.add_argument("--average", choices=("safetensors", "numpy", "pickle", "thread"))
+    parser.add_argument("--average", action="store_true", help="in files of its own")
     parser.add_argument("--scaler", action="store_true")
     parser.add_argument("--fused", action="store_true")
     parser.add_argument("--clamp", action="store_true", help="weights after each update")

@@ -1,6 +1,6 @@
-"""Trains a few steps and saves once, in the way that is named.
+"""Trains five steps before each save, in the ways that are named, one after another, and five more at the end.
 
-python probe_saves.py WAY
+python probe_saves.py WAY...
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ def dcp_writer(model: nn.Module) -> None:
 
 def dcp_process(model: nn.Module) -> None:
     """The process that writes joins a group, so there must be one."""
-    os.environ.update(
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=os.environ.get("PORT_OF_TEST", "0"),
-        RANK="0",
-        WORLD_SIZE="1",
-    )
-    torch.distributed.init_process_group("gloo")
+    join_group()
     kind = AsyncCheckpointerType.PROCESS
     dcp.async_save(
         {"model": model.state_dict()}, checkpoint_id="process", async_checkpointer_type=kind
     ).result()
-    torch.distributed.destroy_process_group()
+
+
+def join_group() -> None:
+    if not torch.distributed.is_initialized():
+        port = os.environ.get("PORT_OF_TEST", "0")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK="0", WORLD_SIZE="1")
+        torch.distributed.init_process_group("gloo")
 
 
 class FullDisk(dcp.FileSystemWriter):
@@ -81,8 +81,7 @@ class FullDisk(dcp.FileSystemWriter):
 
 def dcp_fails(model: nn.Module) -> Iterator[None]:
     """In a thread, in a process, with staging of its own, and then one that ends well. Nobody looks at what has failed."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("PORT_OF_TEST", "0"), RANK="0", WORLD_SIZE="1")  # fmt: skip
-    torch.distributed.init_process_group("gloo")
+    join_group()
     stager = DefaultStager(StagingOptions(False, False, True, False))
     ways: list[tuple[type[dcp.FileSystemWriter], dict[str, Any]]] = [
         (FullDisk, {}),
@@ -95,17 +94,20 @@ def dcp_fails(model: nn.Module) -> Iterator[None]:
         futures.wait([getattr(started, "upload_completion", started)])
         yield
     stager.close()
-    torch.distributed.destroy_process_group()
 
 
-def beside_workers(model: nn.Module) -> None:
+def beside_workers(*methods: str) -> Save:
     """Workers of a data loader import what the training does, and neither step nor save."""
-    for method in ("fork", "spawn", "forkserver"):
-        loader = DataLoader(
-            list(range(8)), batch_size=2, num_workers=1, multiprocessing_context=method
-        )  # type: ignore[arg-type]
-        assert sum(len(one) for one in loader) == 8
-    torch.save(model.state_dict(), "workers.pt")
+
+    def save(model: nn.Module) -> None:
+        for method in methods:
+            loader = DataLoader(
+                list(range(8)), batch_size=2, num_workers=1, multiprocessing_context=method
+            )  # type: ignore[arg-type]
+            assert sum(len(one) for one in loader) == 8
+        torch.save(model.state_dict(), f"workers-{methods[-1]}.pt")
+
+    return save
 
 
 WAYS: dict[str, Save] = {
@@ -119,7 +121,8 @@ WAYS: dict[str, Save] = {
     "dcp_writer": dcp_writer,
     "dcp_process": dcp_process,
     "dcp_fails": dcp_fails,
-    "beside_workers": beside_workers,
+    "beside_workers": beside_workers("fork", "spawn"),
+    "beside_forkserver": beside_workers("forkserver"),
 }
 
 
@@ -135,9 +138,12 @@ def main() -> None:
             optimizer.step()
 
     train()
-    for _ in WAYS[sys.argv[1]](model) or ():
+    for way in sys.argv[1:]:
+        for _ in WAYS[way](model) or ():
+            train()
         train()
-    train()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import sys
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probe" / "src"))
 from ckptbench_probe.check.state import Optimizers, digest, random_states
 
 

@@ -25,8 +25,8 @@ class Example:
     options: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     """What starts the command."""
-    steps: int = 36
-    save_every: int = 6
+    steps: int = 24
+    save_every: int = 4
     also_first: bool = False
     """Whether it saves after the first step too."""
     background: bool = False
@@ -35,7 +35,7 @@ class Example:
     unsafe: tuple[str, ...] = ("no sync was seen",)
     """How each warning of the summary begins, as patterns."""
     cold: bool = True
-    """Whether it is measured as a user starts it: one of each environment is, and of `torchrun`."""
+    """Whether it is measured as a user starts it: one of each environment is, and `torchrun` itself; its ranks are in the full tests."""
 
     @property
     def saves(self) -> list[int]:
@@ -43,17 +43,20 @@ class Example:
         regular = range(self.save_every, self.steps + 1, self.save_every)
         return [*([1] if self.also_first else []), *regular]
 
-    def command(self, python: str, *options: str) -> list[str]:
-        return [*self.before, *self.launch(python), *self.lengths(), *self.options, *options]
+    def command(self, python: str, *options: str, launcher: str | None = None) -> list[str]:
+        launch = self.launch(python, launcher)
+        return [*self.before, *launch, *self.lengths(), *self.options, *options]
 
     @property
     def kill_at(self) -> int:
         """Updates after which a check kills it, between two saves."""
         return 2 * self.save_every + 3
 
-    def launch(self, python: str) -> list[str]:
+    def launch(self, python: str, launcher: str | None) -> list[str]:
         script = str(EXAMPLES / f"{self.script}.py")
-        return torchrun(python, script, ranks=self.ranks) if self.torchrun else [python, script]
+        if self.torchrun:
+            return torchrun(python, script, ranks=self.ranks, launcher=launcher)
+        return [python, script]
 
     def lengths(self) -> list[str]:
         return ["--steps", str(self.steps), "--save-every", str(self.save_every)]
@@ -97,6 +100,11 @@ NUMBER = re.compile(r"\d+\.\d+|(?<=_per_second': ')\d+")
 def without_times(out: str) -> list[str]:
     """What it prints, with times of its own clock left out; its last line has the digest of the weights."""
     return [NUMBER.sub("...", line) for line in out.splitlines()]
+
+
+def for_checks(name: str) -> Example:
+    """No time is measured there, so that all may save as often."""
+    return replace(TRAINED[name], save_every=Example.save_every)
 
 
 def check_saves(example: Example, folder: Path) -> Checked:

@@ -126,6 +126,7 @@ def run(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def torchrun(python: str, *command: str, ranks: int = 2) -> list[str]:
-    own = ["env", f"PYTHON_EXEC={python}", python]
+def torchrun(python: str, *command: str, ranks: int = 2, launcher: str | None = None) -> list[str]:
+    """`launcher`: the interpreter of torchrun itself, if it is another than that of the ranks."""
+    own = ["env", f"PYTHON_EXEC={python}", launcher or python]
     return [*own, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *command]

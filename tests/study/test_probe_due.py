@@ -12,7 +12,7 @@ from tests.study.probed_training import plain, torchrun, warm
 
 pytestmark = pytest.mark.frameworks("pytorch")
 SCRIPT = str(Path(__file__).with_name("probe_due.py"))
-STEPS = 400
+STEPS = 200
 
 
 def trained(folder: Path, way: str, *words: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from ckptbench.cli.verbs import run
 from ckptbench.decide.user_costs import read_user_costs
 from tests.study.probed_examples import TRAINED, Example, without_times
 from tests.study.probed_training import Training, cold, plain, probed, warm
+from tests.study.selection import FULL
 
 EACH = [
     pytest.param(name, marks=pytest.mark.frameworks(example.environment))
@@ -28,8 +29,11 @@ def example(request: pytest.FixtureRequest) -> Example:
 def measured(example: Example, tmp_path_factory: pytest.TempPathFactory) -> Training:
     """A probe that fails would end with another exit code, which `probed` refuses."""
     folder = tmp_path_factory.mktemp(example.script)
-    started = cold(example.environment) if example.cold else warm(example.environment, "run")
-    command = example.command(started)
+    environment = example.environment
+    launcher = cold(environment) if example.cold else None
+    ranks_too = FULL or not example.torchrun
+    started = launcher if launcher and ranks_too else warm(environment, "run")
+    command = example.command(started, launcher=launcher)
     return probed(folder, *command, options=("--mtbf", "5h"))
 
 

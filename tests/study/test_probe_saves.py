@@ -11,7 +11,8 @@ import pytest
 from ckptbench_probe.check.states import saves
 from ckptbench_probe.reading import read
 from tests.google_store import google_store
-from tests.study.probed_training import checked, cold, probed, warm
+from tests.study.probed_training import Training, checked, cold, probed, warm
+from tests.study.selection import FULL
 
 SAVING = Path(__file__).with_name("probe_saves.py")
 LINEAR = 4 * (64 * 64 + 64)
@@ -38,8 +39,14 @@ WAYS = {
     "dcp_sync": Quantity(("dcp.save",), ("dcp",), synced=2),
     "dcp_writer": Quantity(("dcp.save",), ("writer",), synced=2),
     "dcp_process": Quantity(("dcp.async_save",), ("process",), background=True),
-    "beside_workers": Quantity(("torch.save",), ("workers.pt",)),
+    "beside_workers": Quantity(("torch.save",), ("workers-spawn.pt",)),
 }
+if FULL:  # a worker that starts anew, as that of `spawn` does
+    WAYS["beside_forkserver"] = Quantity(("torch.save",), ("workers-forkserver.pt",))
+
+
+TO_MEMORY, FAILING, FAILING_SAVES = "to_memory", "dcp_fails", 4
+"""Ways beside these, of no checkpoint and of several."""
 
 
 def free_port() -> str:
@@ -48,17 +55,21 @@ def free_port() -> str:
         return str(own.getsockname()[1])
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """All ways, one after another, in one process."""
+    folder = tmp_path_factory.mktemp("saves")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PORT_OF_TEST", free_port())
+        return probed(folder, warm("pytorch", "run"), str(SAVING), *WAYS, TO_MEMORY, FAILING)
+
+
 @pytest.mark.frameworks("pytorch")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_save_is_one_checkpoint(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PORT_OF_TEST", free_port())
+def test_a_save_is_one_checkpoint(way: str, saved: Training) -> None:
     known = WAYS[way]
-    training = probed(tmp_path, warm("pytorch", "run"), str(SAVING), way)
-    summary = training.summary
-    (one,) = summary["checkpoints"]
-    assert (summary["ranks"], summary["updates"], one["updates"]) == (1, 10, 5)
+    updates = 5 * (list(WAYS).index(way) + 1)
+    (one,) = (each for each in saved.summary["checkpoints"] if each["updates"] == updates)
     assert tuple(one["kinds"]) == known.kinds
     assert tuple(Path(path).name for path in one["paths"]) == known.files
     assert one["bytes"] == {"float32": known.bytes}
@@ -66,17 +77,26 @@ def test_a_save_is_one_checkpoint(
     assert (one["stall_s"] == 0) is (way == "in_thread")
     assert one["size"] >= known.bytes
     assert one["finished_s"] is not None
-    assert len(training.events("synced")) == known.synced
-    helpers = {"dcp_process": 1}.get(way, 0)
-    assert summary["other_saves"] == helpers
-    assert len(list(training.folder.glob("trace-*"))) == 1 + helpers
+    synced = [
+        event for event in saved.events("synced") if {*Path(event["path"]).parts} & {*known.files}
+    ]
+    assert len(synced) == known.synced
 
 
 @pytest.mark.frameworks("pytorch")
-def test_a_save_to_memory_is_no_checkpoint(tmp_path: Path) -> None:
-    training = probed(tmp_path, warm("pytorch", "run"), str(SAVING), "to_memory")
-    assert training.summary["checkpoints"] == []
-    assert "checkpoints   none seen" in training.told
+def test_processes_that_write_or_load_beside_the_training_are_no_ranks(saved: Training) -> None:
+    """That of DCP saves twice; those of data loaders leave no trace."""
+    last = saved.summary["checkpoints"][-1]["updates"]
+    assert (saved.summary["ranks"], saved.summary["updates"]) == (1, last + 10)
+    assert saved.summary["other_saves"] == 2
+    assert len(list(saved.folder.glob("trace-*"))) == 2
+
+
+@pytest.mark.frameworks("pytorch")
+def test_a_save_to_memory_is_no_checkpoint(saved: Training) -> None:
+    to_memory = len(WAYS) + 1
+    others = (n for n in range(1, to_memory + FAILING_SAVES + 1) if n != to_memory)
+    assert [one["updates"] for one in saved.summary["checkpoints"]] == [5 * n for n in others]
 
 
 @pytest.mark.frameworks("pytorch")
@@ -98,16 +118,18 @@ def test_a_commit_record_of_dcp_that_is_synced_while_empty_is_told(tmp_path: Pat
 
 
 @pytest.mark.frameworks("pytorch")
-def test_asynchronous_saves_that_fail_are_not_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asynchronous_saves_that_fail_are_not_finished(saved: Training) -> None:
     """Though the program does not look at their futures."""
-    monkeypatch.setenv("PORT_OF_TEST", free_port())
-    training = probed(tmp_path, warm("pytorch", "run"), str(SAVING), "dcp_fails")
-    found = [(Path(*one["paths"]).name, one["failed"]) for one in training.summary["checkpoints"]]
+    checkpoints = saved.summary["checkpoints"][-FAILING_SAVES:]
+    found = [(Path(*one["paths"]).name, one["failed"]) for one in checkpoints]
     assert found == [("step-1", True), ("step-2", True), ("step-3", True), ("step-4", False)]
-    assert "3 of 4 checkpoints failed (step-1, step-2, step-3)" in training.told
-    assert saves(training.folder) == {5: False, 10: False, 15: False, 20: True}
+    assert (
+        f"3 of {len(WAYS) + FAILING_SAVES} checkpoints failed (step-1, step-2, step-3)"
+        in saved.told
+    )
+    finished = saves(saved.folder)
+    assert [finished[one["updates"]] for one in checkpoints] == [False, False, False, True]
+    assert all(finished[5 * number] for number in range(1, len(WAYS) + 1))
 
 
 @pytest.mark.frameworks("trainers")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.study.probed_training import ROOT, cold
+from tests.study.probed_training import plain, warm
 
 pytestmark = pytest.mark.frameworks("pytorch")
 LINEAR = ["0.weight", "0.bias"]
@@ -18,13 +16,10 @@ SLOTS = ["", "/step", "/exp_avg", "/exp_avg_sq"]
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[str, Any]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = Path(__file__).with_name("probe_state.py")
-    done = subprocess.run(
-        [cold("pytorch"), str(script)], env={**os.environ, "PYTHONPATH": str(ROOT / "probe" / "src")}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    content: dict[str, Any] = json.loads(done.stdout)
+    out = plain(tmp_path_factory.mktemp("state"), warm("pytorch", "plain"), str(script))
+    content: dict[str, Any] = json.loads(out)
     return content
 
 

@@ -142,7 +142,7 @@ def test_lightning_saves_at_sigusr1_under_slurm_alone(
 def test_accelerate_ends_and_leaves_its_process(tmp_path: Path) -> None:
     launch = (cold("trainers"), "-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", "--no_python")  # fmt: skip
     program = (warm("trainers", "check resume"), str(STOPS), "{folder}", "saves")
-    found = check(tmp_path, PATIENT, *launch, *program)
+    found = check(tmp_path, PATIENT, *launch, *program, options=("--resume", " ".join(program)))
     assert found.report["exit_code"] == 3, found.lines
     assert found.lines[0].startswith("ends without a save: SIGTERM ended the command itself, and left its ranks to SIGKILL: ")  # fmt: skip
     assert "start the ranks by exec, or have the command hand the signal on" in found.lines

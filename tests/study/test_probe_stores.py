@@ -55,7 +55,7 @@ def seen(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     store.fail("refuse", "put", key="dcp_url-6/")
     ways = ("torch_file", "torch_thread", "in_parts", "one_key", "dcp_url", "dcp_async", "pointed_first", "pointed_last")  # fmt: skip
     folder = tmp_path_factory.mktemp("check")
-    words = ("--", cold("trainers"), str(STORES), f"{store.url}/run", *ways)
+    words = ("--", warm("trainers", "check saves"), str(STORES), f"{store.url}/run", *ways)
     found = checked(folder, "saves", *words)
     assert found.out == "not saved\n" * 3
     run = read(Path(found.report["runs"]))

@@ -66,7 +66,15 @@ WAYS = (*TORN, *WHOLE, *CANNOT_TELL, "two_updates", "cast", "queue_counts", "two
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Ways:
     """All ways, one after another, in one process."""
-    return check(tmp_path_factory.mktemp("check"), cold("pytorch"), str(TEARING), *WAYS)
+    folder = tmp_path_factory.mktemp("check")
+    return check(folder, warm("pytorch", "check saves"), str(TEARING), *WAYS)
+
+
+@pytest.mark.frameworks("pytorch")
+def test_a_training_that_starts_cold_is_checked_as_those_that_start_warm(tmp_path: Path) -> None:
+    found = check(tmp_path, cold("pytorch"), str(TEARING), "torch_sync", "torch_thread")
+    assert [one["verdict"] for one in found.of("torch_sync")] == ["whole"] * 3
+    assert [one["verdict"] for one in found.of("torch_thread")] == ["TORN", "TORN", "whole"]
 
 
 @pytest.mark.frameworks("pytorch")
