@@ -274,11 +274,10 @@ def _together(
 ) -> Iterator[list[_Case]]:
     """The cases of one system and number of GPUs, which are compared with one another."""
     for system, rows in groups(costs, SYSTEM) if len(costs) else ():
-        ranks = int(system["ranks"])
+        ranks, of_system = int(system["ranks"]), records(rows)
         for gpus in (ranks, *(number for number in numbers(ranks) if number > ranks)):
             yield [
-                _Case.of(row, rate, gpus, choices, limit=limit, notice=notice)
-                for row in records(rows)
+                _Case.of(row, rate, gpus, choices, limit=limit, notice=notice) for row in of_system
             ]
 
 
