@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
@@ -45,6 +45,8 @@ class PaperFigure(Figure):
 
     def __init__(self, width_in: float, height_in: float, caption: str) -> None:
         super().__init__((width_in, height_in), layout="constrained")
+        # This canvas keeps the bitmap that texts are measured with. Without it each text makes one of the whole page, and keeps that.
+        FigureCanvasAgg(self)
         self.caption = caption
         self.marks_disturbed = False
 
@@ -77,11 +79,9 @@ def legend(figure: PaperFigure, handles: Sequence[Artist], place: Literal["outsi
     if figure.marks_disturbed and place == ABOVE:
         sign = TextPath((-0.2, -0.3), MARK, size=1)
         handles.append(entry("disturbed", linestyle="", marker=sign))
-    # Without one of its own, each measure makes a renderer of the whole page at its full resolution.
-    measuring = RendererAgg(1, 1, figure.dpi)
     for across in range(len(handles), 0, -1):
         drawn = figure.legend(handles=handles, loc=place, ncols=across)
-        box = drawn.get_window_extent(measuring)
+        box = drawn.get_window_extent()
         if box.width <= 0.98 * figure.bbox.width or across == 1:
             figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
             return
