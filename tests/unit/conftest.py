@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +40,12 @@ SMALL = {
     "train_samples": 64,
     "test_samples": 16,
 }
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end: the garbage collector need not search all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
