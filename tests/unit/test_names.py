@@ -241,8 +241,9 @@ def test_two_different_cells_never_share_a_name() -> None:
                 )  # fmt: skip
             except ConfigError:
                 continue
-            assert known.setdefault(cell.id, cell) == cell
-            assert re.fullmatch(NAME, cell.id)
+            name = cell.id
+            assert known.setdefault(name, cell) == cell
+            assert re.fullmatch(NAME, name)
     assert len(known) > 1000
 
 
