@@ -21,6 +21,9 @@ DTYPES: Mapping[Kind, str] = {
 }
 """`count` and `verdict` are the integers and flags that may be missing; a missing `number` is NaN."""
 
+_DTYPES = {kind: pd.api.types.pandas_dtype(name) for kind, name in DTYPES.items()}
+"""The types themselves: to look one up by its name takes as long as to convert a short column."""
+
 Row = dict[str, Any]
 """The values of one row of a table, by column."""
 
@@ -62,7 +65,7 @@ class Table:
         if not isinstance(content, pd.DataFrame):
             content = pd.DataFrame({name: content[name] for name in self.names}, copy=False)
         typed = {
-            column.name: _typed(content[column.name], DTYPES[column.kind])
+            column.name: _typed(content[column.name], _DTYPES[column.kind])
             for column in self.columns
         }
         return pd.DataFrame(typed, copy=False)
