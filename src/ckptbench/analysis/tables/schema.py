@@ -73,9 +73,11 @@ class Table:
     def frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
         """`content` with exactly these columns, their types, and rows sorted by the key."""
         frame = self.sorted_frame(content)
-        if len(frame) < 2:  # sorting takes longer than all else here
+        # Sorting takes longer than all else here, and each column of the key its part of that.
+        by = [name for name in self.key if len(frame[name].unique()) > 1]
+        if not by:
             return frame.reset_index(drop=True)
-        return frame.sort_values(list(self.key), kind="stable", ignore_index=True)
+        return frame.sort_values(by, kind="stable", ignore_index=True)
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The frame of these rows; of none, an empty frame with all columns."""
