@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from stored_versions import Busy
 from struck_plans import FAILURES
 
 from ckptbench.common.clock import boot_id
+from ckptbench.common.host import source_revision
 from ckptbench.config.inputs import sizes_of
 from ckptbench.inputs.datasets.dataset import Dataset, dataset_sha256
 from ckptbench.inputs.datasets.sources import prepare
@@ -39,6 +42,12 @@ SMALL = {
     "train_samples": 64,
     "test_samples": 16,
 }
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end: the garbage collector need not search all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +119,12 @@ def execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
         run_rank(plan, ALONE, Unasked(), started_ns=2)
 
     monkeypatch.setattr(AttemptSeries, "launch", launch)
+    monkeypatch.setattr("ckptbench.launch.manifest.source_revision", _revision)
     return Execution(python=Path("python"), lock="numpy.txt", logs=tmp_path / "logs")
+
+
+_revision = functools.cache(source_revision)
+"""Git is asked once in place of once a run. What it says of other checkouts is `test_manifest`'s."""
 
 
 @pytest.fixture

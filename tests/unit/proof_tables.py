@@ -64,6 +64,10 @@ class Restarts:
         return is_control or (setup["framework"], setup["deterministic"]) in self.parting
 
 
+NO_RESTARTS = Restarts(histories=(), controls=False)
+"""Of a large study whose restarts no test looks at: they have most of its rows."""
+
+
 def kills(setup: Setup) -> int:
     return FAULTS[setup["history"]].kills if setup["history"] in KILLED else 0
 

@@ -35,14 +35,18 @@ def compiled(folder: Path, source: str) -> Path:
     return folder / LIBRARY
 
 
-@pytest.fixture(params=["as this machine is", "without AVX2"])
-def library(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module", params=["as this machine is", "without AVX2"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     known = '__builtin_cpu_supports("avx2")'
     assert known in NATIVE
     without = request.param == "without AVX2"
-    use(compiled(tmp_path, NATIVE.replace(known, "0") if without else NATIVE), monkeypatch)
+    folder = tmp_path_factory.mktemp("native")
+    return compiled(folder, NATIVE.replace(known, "0") if without else NATIVE)
+
+
+@pytest.fixture
+def library(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(built, monkeypatch)
 
 
 def use(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +66,8 @@ def test_the_copy_and_its_checksum_are_those_of_the_bytes(longest: int) -> None:
         lengths = [0, *draw.integers(0, longest, draw.integers(1, 30)).tolist(), 0]
         lengths.insert(1, -sum(lengths) % 1024 or 1024)
         # From the second byte on, so that no piece is aligned.
-        sources = [draw.integers(256, size=each + 1, dtype=np.uint8)[1:] for each in lengths]
+        drawn = [bytearray(draw.bytes(each + 1)) for each in lengths]
+        sources = [np.frombuffer(each, np.uint8)[1:] for each in drawn]
         target = copying.kept_memory(sum(lengths))
         copy = copying.NativeCopy(target, lengths)
         copy.copy([np.zeros_like(each) for each in sources])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import lambertw
 
-from ckptbench.decide.costs import GlobalTier, Recovering, Saving
+from ckptbench.decide.costs import ONE_LEVEL, GlobalTier, Recovering, Saving
 from ckptbench.decide.formulas import daly_s, saxena_s, young_s
 from ckptbench.decide.model import Best, best, goodput, rounded
 from tests.study.selection import FULL
@@ -269,6 +269,15 @@ def test_the_lag_of_the_second_level_begins_where_the_stall_ends() -> None:
     )
     two, one = goodput(900.0, blocking, RESTART, RATES, global_tier), goodput(900.0, blocking, RESTART, RATES)  # fmt: skip
     assert two == pytest.approx(one)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_level_has_the_goodput_of_two_of_which_the_second_is_not_needed(seed: int) -> None:
+    """To the last digit: one level is computed by a shorter formula."""
+    saving, recovering, rate, step_s, _ = anything(np.random.default_rng(seed))
+    interval_s = step_s * np.geomspace(1.0, 1e6, 50)
+    told = goodput(interval_s, saving, recovering, rate)
+    assert (told == goodput(interval_s, saving, recovering, rate, ONE_LEVEL)).all()
 
 
 @pytest.mark.parametrize("seed", range(20 if FULL else 2))

@@ -11,6 +11,7 @@ import pytest
 from figure_parts import caption_of, titles
 from figure_tables import Study, together
 from matplotlib.figure import Figure
+from proof_tables import NO_RESTARTS
 
 from ckptbench.matrix.networks.tensor_groups import GROUPS
 from ckptbench.matrix.registry import FORMAT_LABELS, FRAMEWORKS, STRATEGIES
@@ -60,7 +61,7 @@ def test_a_title_says_no_more_than_tells_the_panels_apart_and_the_caption_the_re
 def test_panels_whose_titles_do_not_fit_side_by_side_stand_below_each_other() -> None:
     study = Study(
         frameworks=("horovod_tensorflow", "pytorch"), ranks=(2,), formats_each=3,
-        models=("resnet50", "vgg16"), deterministic=(False, True), intervals=("e1", "s50"),
+        models=("resnet50", "vgg16"), deterministic=(False, True), intervals=("e1", "s50"), restarts=NO_RESTARTS,
     )  # fmt: skip
     figure = FIGURES["overhead"].draw(study.tables())
     assert {axes.get_subplotspec().get_gridspec().ncols for axes in figure.axes} == {1}

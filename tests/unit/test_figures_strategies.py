@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from figure_parts import caption_of, lines, row_labels
 from figure_tables import Study
+from proof_tables import NO_RESTARTS
 
 from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.report.answer import labels
@@ -151,7 +152,8 @@ def test_long_names_of_strategies_do_not_touch_and_leave_room_for_the_panels(nam
 @pytest.mark.usefixtures("with_options")
 def test_the_legend_of_scaling_is_inside_the_figure_however_many_strategies_there_are() -> None:
     several = tuple(f"async_threads_{number}" for number in range(2, 6))
-    study = Study(strategies=("native", "sharded", "async", *several, LONG))
+    every = ("native", "sharded", "async", *several, LONG)
+    study = Study(strategies=every, restarts=NO_RESTARTS)
     figure = FIGURES["scaling"].draw(study.tables())
     with paper():
         figure.draw_without_rendering()
@@ -165,7 +167,9 @@ def test_the_legend_of_scaling_is_inside_the_figure_however_many_strategies_ther
 
 def test_numbers_at_ticks_do_not_touch_on_the_narrow_axes_of_strategies() -> None:
     strategies = ("native", "deepfreeze", "dcp_async")
-    study = Study(models=("resnet50", "vgg16"), strategies=strategies, intervals=("e1", "s50"))
+    study = Study(
+        models=("resnet50", "vgg16"), strategies=strategies, intervals=("e1", "s50"), restarts=NO_RESTARTS
+    )  # fmt: skip
     figure = FIGURES["strategies"].draw(study.tables())
     with paper():
         figure.draw_without_rendering()

@@ -16,14 +16,22 @@ from pathlib import Path
 FOUND = "ckptbench found: "
 """Begins the line that `show` prints. A container may print lines of its own before it."""
 DRIVER = Path("/proc/driver/nvidia/version")
+METADATA = ("METADATA", "PKG-INFO", "")
+"""In a `.dist-info`, in a folder `.egg-info`, and where that is a file."""
+NAME, VERSION = (re.compile(rf"^{field}:[ \t]*(\S+)", re.MULTILINE) for field in ("Name", "Version"))  # fmt: skip
+"""The first lines of a package's metadata have these fields."""
 
 
 def distributions() -> dict[str, str]:
     """The version of every distribution that this Python can import from. Of two of one name it is the one that is imported."""
     found: dict[str, str] = {}
     for each in metadata.distributions():
-        if name := each.metadata["Name"]:
-            found.setdefault(name, each.version)
+        # `each.metadata` parses a whole README as an e-mail, and that each time: of all packages it takes a rank 0.2 s.
+        texts = (each.read_text(file) for file in METADATA)
+        head = next(filter(None, texts), "").partition("\n\n")[0]
+        name, version = NAME.search(head), VERSION.search(head)
+        if name and version:
+            found.setdefault(name[1], version[1])
     return found
 
 

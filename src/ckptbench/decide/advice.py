@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -106,7 +107,7 @@ BEYOND = 10.0
 """The factor by which curves go on beyond the range in which the interval hardly matters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Case:
     """One row of `decision_costs` at some failure rate and number of GPUs. Arrays have shape (1 + draws,)."""
 
@@ -121,10 +122,6 @@ class _Case:
     recovering: Recovering
     global_tier: GlobalTier | None
     failures_per_s: Floats
-    best: Best
-    """Without the range that is fine."""
-    estimate: Best
-    """Of the estimate alone, with that range, at this rate and at `RATE_FACTORS` times it: shape (3,)."""
     limit: Limit | None
 
     @classmethod
@@ -147,7 +144,6 @@ class _Case:
         )
         if notice is not None:
             recovering = notice.before(recovering, step_s)
-        failures_per_s = sampling.failures_per_s(rate, gpus)
         return cls(
             row=row,
             rate=rate,
@@ -157,27 +153,35 @@ class _Case:
             saving=saving,
             recovering=recovering,
             global_tier=global_tier,
-            failures_per_s=failures_per_s,
-            best=best(
-                saving,
-                recovering,
-                failures_per_s,
-                step_s=step_s,
-                global_tier=global_tier,
-                slower=slower,
-                fine=False,
-                limit=limit,
-            ),
-            estimate=best(
-                _estimate(saving),
-                _estimate(recovering),
-                failures_per_s[0] * np.array([1.0, *RATE_FACTORS]),
-                step_s=step_s[0],
-                global_tier=global_tier and _estimate(global_tier),
-                slower=slower[0],
-                limit=limit,
-            ),
+            failures_per_s=sampling.failures_per_s(rate, gpus),
             limit=limit,
+        )
+
+    @cached_property
+    def best(self) -> Best:
+        """Without the range that is fine."""
+        return best(
+            self.saving,
+            self.recovering,
+            self.failures_per_s,
+            step_s=self.step_s,
+            global_tier=self.global_tier,
+            slower=self.slower,
+            fine=False,
+            limit=self.limit,
+        )
+
+    @cached_property
+    def estimate(self) -> Best:
+        """Of the estimate alone, with that range, at this rate and at `RATE_FACTORS` times it: shape (3,)."""
+        return best(
+            _estimate(self.saving),
+            _estimate(self.recovering),
+            self.failures_per_s[0] * np.array([1.0, *RATE_FACTORS]),
+            step_s=self.step_s[0],
+            global_tier=self.global_tier and _estimate(self.global_tier),
+            slower=self.slower[0],
+            limit=self.limit,
         )
 
     @property
@@ -270,11 +274,10 @@ def _together(
 ) -> Iterator[list[_Case]]:
     """The cases of one system and number of GPUs, which are compared with one another."""
     for system, rows in groups(costs, SYSTEM) if len(costs) else ():
-        ranks = int(system["ranks"])
+        ranks, of_system = int(system["ranks"]), records(rows)
         for gpus in (ranks, *(number for number in numbers(ranks) if number > ranks)):
             yield [
-                _Case.of(row, rate, gpus, choices, limit=limit, notice=notice)
-                for row in records(rows)
+                _Case.of(row, rate, gpus, choices, limit=limit, notice=notice) for row in of_system
             ]
 
 
@@ -390,8 +393,10 @@ def _curve(case: _Case) -> Iterator[Row]:
     fine_to = float(np.fmax(found.fine_to_steps[0], found.steps[0]))
     shortest, longest = min(in_use, max(fine_from / BEYOND, 1.0)), max(in_use, fine_to * BEYOND)
     tried = np.round(np.geomspace(shortest, longest, POINTS))
-    for steps in np.unique([*tried, fine_from, fine_to]):
+    steps = np.unique([*tried, fine_from, fine_to])
+    useful = case.useful(steps[:, None] * case.step_s).average
+    for each, goodput in zip(steps, useful, strict=True):
         yield {
-            "interval_minutes": float(steps * case.step_s[0]) / SECONDS_PER_MINUTE,
-            **sampling.estimate(case.useful(steps * case.step_s).average).columns("goodput"),
+            "interval_minutes": float(each * case.step_s[0]) / SECONDS_PER_MINUTE,
+            **sampling.estimate(goodput).columns("goodput"),
         }

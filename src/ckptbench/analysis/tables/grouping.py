@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ckptbench.analysis.tables.columns import SYSTEM
@@ -22,7 +23,22 @@ def groups(
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows, each by the names of the columns."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    # Column by column: of a wide table with few rows pandas' own `to_dict` takes three times as long.
+    names = [str(name) for name in frame]
+    columns = [_natives(values) for _, values in frame.items()]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _natives(values: pd.Series[Any]) -> list[Any]:
+    """The values as Python's own numbers, flags and texts; missing ones of a `count` or `verdict` are None."""
+    listed = values.tolist()
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
+        return listed
+    return [*map(_native, listed)]
+
+
+def _native(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else None if value is pd.NA else value
 
 
 def row_by(frame: pd.DataFrame, names: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -21,6 +21,9 @@ DTYPES: Mapping[Kind, str] = {
 }
 """`count` and `verdict` are the integers and flags that may be missing; a missing `number` is NaN."""
 
+_DTYPES = {kind: pd.api.types.pandas_dtype(name) for kind, name in DTYPES.items()}
+"""The types themselves: to look one up by its name takes as long as to convert a short column."""
+
 Row = dict[str, Any]
 """The values of one row of a table, by column."""
 
@@ -62,7 +65,7 @@ class Table:
         if not isinstance(content, pd.DataFrame):
             content = pd.DataFrame({name: content[name] for name in self.names}, copy=False)
         typed = {
-            column.name: _typed(content[column.name], DTYPES[column.kind])
+            column.name: _typed(content[column.name], _DTYPES[column.kind])
             for column in self.columns
         }
         return pd.DataFrame(typed, copy=False)
@@ -70,9 +73,11 @@ class Table:
     def frame(self, content: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
         """`content` with exactly these columns, their types, and rows sorted by the key."""
         frame = self.sorted_frame(content)
-        if len(frame) < 2:  # sorting takes longer than all else here
+        # Sorting takes longer than all else here, and each column of the key its part of that.
+        by = [name for name in self.key if len(frame[name].unique()) > 1]
+        if not by:
             return frame.reset_index(drop=True)
-        return frame.sort_values(list(self.key), kind="stable", ignore_index=True)
+        return frame.sort_values(by, kind="stable", ignore_index=True)
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The frame of these rows; of none, an empty frame with all columns."""

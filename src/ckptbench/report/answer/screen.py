@@ -83,7 +83,9 @@ def printed(screen: Screen, width: int = WIDTH, *, explain: bool = False) -> lis
         )
     below = [*_notes(screen, width, explain=False), *_plain(screen.ending, width)]
     number = sum(len(block.choices) for block in screen.blocks)
-    for rows in range(number, 0, -1):
+    room = MOST_LINES - len(above) - len(below)  # a row takes a line or more
+    most = min(number, max(room, FEWEST_ROWS)) if screen.rest else number
+    for rows in range(most, 0, -1):
         shown = _most_important(screen.blocks, rows)
         left_out = number - sum(len(block.choices) for block in shown)
         more = [f"{left_out} more {'row is' if left_out == 1 else 'rows are'} in {screen.rest}."] if left_out else []  # fmt: skip

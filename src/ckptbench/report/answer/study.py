@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -190,8 +191,10 @@ def blocks_of(rows: pd.DataFrame) -> Iterator[Block]:
     names = varying(rows, ("framework", *separating(rows, PANEL_COLUMNS), "recovery"))
     numbers = rows["gpus"].nunique()
     titles = in_words(rows, names, ", ") if names else rows["name"].map(lambda _: "")
-    for _, own in rows.assign(title=titles).groupby(by, sort=False, dropna=False):
-        of = records(own)
+    blocks: dict[tuple[Any, ...], list[Row]] = {}
+    for row in records(rows.assign(title=titles)):
+        blocks.setdefault(tuple(row[name] for name in by), []).append(row)
+    for of in blocks.values():
         projected = ", projected" if of[0]["projected"] else ""
         where = f"{counted(of[0]['gpus'], remarks.unit_of(rows))}{projected}"
         choices = tuple(choice_of(row) for row in of)

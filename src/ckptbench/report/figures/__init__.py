@@ -91,8 +91,9 @@ class FigureEntry:
 
         function: Callable[[Mapping[str, pd.DataFrame]], PaperFigure]
         function = importlib.import_module(f"ckptbench.report.figures.{self.module}").draw
-        with paper({name: tables[name] for name in self.tables}):
-            return function(worded(tables))
+        own = {name: tables[name] for name in self.tables}
+        with paper(own):
+            return function(worded(own))
 
 
 _FIGURE = re.compile(r"^FIGURE = (\{.*?\})$", re.MULTILINE | re.DOTALL)

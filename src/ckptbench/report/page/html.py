@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 
 import pandas as pd
@@ -33,11 +34,9 @@ def page(
     """The text of the file. `log` is what the log that the costs are from says besides, and `also` are further fields, by the options of the command. It starts with the first setup of the table `decision_costs`, else with an example. The chosen rate is one of `rates`."""
     made = {
         "start.json": _json(payload(costs, rates, choices, log, also)),
-        "chart.json": _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json")))),
+        "chart.json": _chart(),
         "formulas.js": javascript(_text("ckptbench.decide", "formulas.py"), "decide/formulas.py"),
-        "vega.js": VEGA.format(
-            license=_own("vega-license.txt"), bundle=vl_convert.javascript_bundle(BUNDLED)
-        ),
+        "vega.js": _vega(),
     }
 
     def content(name: str) -> str:
@@ -50,6 +49,18 @@ def page(
 
     with_style = STYLE.sub(lambda match: f"<style>\n{content(match[1])}</style>", _own("page.html"))
     return SCRIPT.sub(script, with_style)
+
+
+@cache
+def _chart() -> str:
+    return _json(vl_convert.vegalite_to_vega(json.loads(_own("chart.json"))))
+
+
+@cache
+def _vega() -> str:
+    """It takes a second, and is the same in all pages."""
+    bundle = vl_convert.javascript_bundle(BUNDLED)
+    return VEGA.format(license=_own("vega-license.txt"), bundle=bundle)
 
 
 def _json(value: object) -> str:

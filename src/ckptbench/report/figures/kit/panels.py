@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
@@ -44,6 +45,8 @@ class PaperFigure(Figure):
 
     def __init__(self, width_in: float, height_in: float, caption: str) -> None:
         super().__init__((width_in, height_in), layout="constrained")
+        # This canvas keeps the bitmap that texts are measured with. Without it each text makes one of the whole page, and keeps that.
+        FigureCanvasAgg(self)
         self.caption = caption
         self.marks_disturbed = False
 

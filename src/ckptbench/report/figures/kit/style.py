@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import matplotlib as mpl
@@ -84,9 +85,15 @@ def paper(tables: Mapping[str, pd.DataFrame] | None = None) -> Iterator[None]:
     """matplotlib's defaults and the style file, whatever the user's settings, with fonts for the letters of the tables; undone at the end."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rc_file(STYLE_FILE, use_default_template=False)
+        mpl.rcParams.update(_style())
         _add_fonts(_letters(tables or {}))
         yield
+
+
+@cache
+def _style() -> mpl.RcParams:
+    """The style file, which is read once a process."""
+    return mpl.rc_params_from_file(STYLE_FILE, use_default_template=False)
 
 
 def _letters(tables: Mapping[str, pd.DataFrame]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -20,15 +20,21 @@ def worded(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 def _worded(frame: pd.DataFrame) -> pd.DataFrame:
     known = [kind for kind in KINDS if {kind, f"{kind}_options"} <= {*frame}]
-    return frame.assign(**{kind: list(_names(frame, kind)) for kind in known if len(frame)})
+    return frame.assign(**{kind: _names(frame, kind) for kind in known if len(frame)})
 
 
-def _names(frame: pd.DataFrame, kind: str) -> Iterator[str]:
-    columns = [kind, f"{kind}_name", f"{kind}_options"]
-    for label, name, text in frame[columns].itertuples(index=False, name=None):
-        options = json.loads(text) if isinstance(text, str) else {}
-        words = ", ".join(_words(*option) for option in options.items())
-        yield f"{name.replace('_', ' ')} ({words})" if words else label
+def _names(frame: pd.DataFrame, kind: str) -> list[str]:
+    """Of many rows there are few different names, so each is put together once."""
+    columns = frame[[kind, f"{kind}_name", f"{kind}_options"]]
+    rows = [*columns.itertuples(index=False, name=None)]
+    names = {row: _name(*row) for row in {*rows}}
+    return [names[row] for row in rows]
+
+
+def _name(label: str, name: str, text: object) -> str:
+    options = json.loads(text) if isinstance(text, str) else {}
+    words = ", ".join(_words(*option) for option in options.items())
+    return f"{name.replace('_', ' ')} ({words})" if words else label
 
 
 def _words(option: str, value: Any) -> str:
