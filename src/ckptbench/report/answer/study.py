@@ -193,7 +193,10 @@ def blocks_of(rows: pd.DataFrame) -> Iterator[Block]:
     titles = in_words(rows, names, ", ") if names else rows["name"].map(lambda _: "")
     blocks: dict[tuple[Any, ...], list[Row]] = {}
     for row in records(rows.assign(title=titles)):
-        blocks.setdefault(tuple(row[name] for name in by), []).append(row)
+        key = tuple(
+            None if pd.isna(row[name]) else row[name] for name in by
+        )  # one NaN is not another
+        blocks.setdefault(key, []).append(row)
     for of in blocks.values():
         projected = ", projected" if of[0]["projected"] else ""
         where = f"{counted(of[0]['gpus'], remarks.unit_of(rows))}{projected}"
