@@ -39,6 +39,25 @@ class Payload:
         return os.mkdir, (str(self._marker),)
 
 
+class Method:
+    """Becomes the method of a class when it is unpickled, by what an index may hold in place of its own members."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (Path, "mkdir")
+
+    def __call__(self, *_: object) -> None: ...
+
+
+class CallOfMethod:
+    """Makes the folder `marker` when it is unpickled, and names nothing that an index does not hold."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Method(), (self._marker,)
+
+
 @dataclass(frozen=True, slots=True)
 class Malice:
     """One way to plant code in a file."""
@@ -200,7 +219,10 @@ def _ways(name: str) -> dict[str, Malice]:
         },
     }
     if name == DCP_INDEX:
-        inside[""] = {"bytes_entry": Malice(_plant_bytes_entry, _load_dcp)}
+        inside[""] = {
+            "bytes_entry": Malice(_plant_bytes_entry, _load_dcp),
+            "method": Malice(_plant_method, _unpickle),
+        }
     if name == TORCHSNAPSHOT_INDEX:
         inside[""] = {"object_entry": Malice(_plant_object_entry, _restore_snapshot)}
     return {"pickle": Malice(_plant_pickle, _unpickle), **inside.get(Path(name).suffix, {})}
@@ -208,6 +230,10 @@ def _ways(name: str) -> dict[str, Malice]:
 
 def _plant_pickle(path: Path, marker: Path) -> None:
     path.write_bytes(pickle.dumps(Payload(marker)))
+
+
+def _plant_method(path: Path, marker: Path) -> None:
+    path.write_bytes(pickle.dumps(CallOfMethod(marker)))
 
 
 def _unpickle(path: Path) -> object:

@@ -69,7 +69,8 @@ def test_the_wheel_has_every_file_of_the_source(wheel: zipfile.ZipFile) -> None:
 def test_what_is_published_beside_it_has_its_license_and_its_types(project: Path, tmp_path: Path) -> None:  # fmt: skip
     """The wheel is made of the source distribution, as by whoever packages it: there a link would lead nowhere."""
     with tarfile.open(build(project, "sdist", tmp_path / "sdist")) as source:
-        source.extractall(tmp_path / "source", filter="data")
+        source.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        source.extractall(tmp_path / "source")
     (unpacked,) = (tmp_path / "source").iterdir()
     made = zipfile.ZipFile(build(unpacked, "wheel", tmp_path / "wheel"))
     (license_file,) = (name for name in made.namelist() if name.endswith("/licenses/LICENSE"))

@@ -13,6 +13,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,16 @@ class _Unpickler(pickle.Unpickler):
             return super().find_class(module, name)
         if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
             return found
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         raise pickle.UnpicklingError(f"{module}.{name} is no part of an index")
+
+
+def _member(of: object, name: str) -> Enum:
+    """The member of an enumeration, for which Python 3.11.0 to 3.11.3 write a `getattr`."""
+    if not (isinstance(of, type) and issubclass(of, Enum)):
+        raise pickle.UnpicklingError(f"getattr of {of!r} is no part of an index")
+    return of[name]
 
 
 def _check(index: Any, names: Collection[str]) -> None:
