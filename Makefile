@@ -5,10 +5,12 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
   $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && { echo $$name; break; }; done)
 BIN := .venv/bin
 ENVIRONMENTS := $(filter-out main dev build-constraints trainers_more %-cuda,$(basename $(notdir $(wildcard envs/*.txt))))
+FRAMEWORKS := $(patsubst %,tests/study/test_%.py,consistency deterministic_mode frameworks shards)
 STUDIES := $(patsubst %,tests/study/test_%.py,determinism study)
 WORKFLOWS := $(patsubst %,tests/study/test_%.py,failures page_in_browser page_in_hand profiles recoveries report workflow)
 PROBES := $(wildcard tests/study/test_probe*.py)
-CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
+CLUSTER_FRAMEWORKS := $(patsubst %,tests/study/test_%.py,consistency deterministic_mode frameworks shards)
+STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 # The distributions beside the main one.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml)))
 
@@ -27,7 +29,7 @@ export PIP_FIND_LINKS := $(abspath $(WHEELHOUSE))
 export UV_FIND_LINKS := $(abspath $(WHEELHOUSE))
 endif
 
-.PHONY: help study gpu plan test test-full environment make-venv wheelhouse environments lint unit run-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study gpu plan test test-full environment make-venv wheelhouse environments lint unit run-tests framework-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
@@ -76,13 +78,13 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 	@$(NAMED_CONFIG)
 	$(BIN)/snakemake --profile local $(if $(CONFIG),"--configfile=$$CONFIG") --allowed-rules audit --forcerun audit -- audit $(OR_NAME_THE_LINE)
 
-# What needs no framework is tested while the environments are made, which mostly waits for disk and network. Of the others, four of the six run at
+# What needs no framework is tested while the environments are made, which mostly waits for disk and network. Of the others, four of the seven run at
 # a time, the longest first: the tests with schedulers mostly wait. They share the processes that have imported the frameworks. Each prints its
 # output when it ends.
 TOGETHER := $(MAKE) --keep-going --output-sync=target
 test: environment ## all tests, with the real frameworks and schedulers: 20 to 35 minutes, 11 GB of environments
 	@$(TOGETHER) --jobs=2 environments lint unit; first=$$?; \
-	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 run-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests && exit $$first
+	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 run-tests framework-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests && exit $$first
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
@@ -141,7 +143,10 @@ environments: environment ## make the environments of all frameworks on CPU
 	$(BIN)/snakemake --profile local $(ENVIRONMENTS:%=.environments/%/ready.json)
 
 run-tests: environments ## tests with the real frameworks, in single runs
-	$(BIN)/pytest --durations=10 tests/study $(patsubst %,--ignore=%,$(STUDIES) $(WORKFLOWS) $(PROBES))
+	$(BIN)/pytest --durations=10 tests/study $(patsubst %,--ignore=%,$(FRAMEWORKS) $(STUDIES) $(WORKFLOWS) $(PROBES))
+
+framework-tests: environments ## what every framework and strategy must keep to
+	$(BIN)/pytest --durations=10 $(FRAMEWORKS)
 
 probe-tests: environments ## trainings by PyTorch, Lightning, Keras and others under ckptbench-probe
 	$(BIN)/pytest --durations=10 $(PROBES)

@@ -6,6 +6,7 @@ data is always made. The tests of the page to ask "what if" share one Chromium.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -23,6 +24,7 @@ from ckptbench.report.answer import STUDY_TABLES
 from ckptbench.report.page.html import page
 from tests.decided_study import CHOICES, RATES, costs
 from tests.study.browser import Browser, chromium, obstacle
+from tests.study.warm.environments import SHARED
 
 ROOT = Path(__file__).resolve().parents[2]
 GROWTH = json.dumps({"fit": {"stall_s": [0.5, 3.0, 1e-3], "durable_s": [1.0, 2.0, 0.0], "down_s": [5.0, 0.0, 0.02]}})  # fmt: skip
@@ -47,7 +49,9 @@ def frameworks_of(item: pytest.Item) -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def environments(request: pytest.FixtureRequest) -> None:
-    """Made, or brought up to their locks, by the workflow's own rule."""
+    """Made, or brought up to their locks, by the workflow's own rule; in `make test` they just were."""
+    if SHARED in os.environ:
+        return
     used = {name for item in request.session.items for name in frameworks_of(item)}
     names = {environment_of(name) if name in FRAMEWORKS else name for name in used}
     made = [f".environments/{name}/ready.json" for name in ("data", *sorted(names))]
@@ -111,11 +115,15 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(window: Browser, written: Path) -> Iterator[Browser]:
-    """At the start of the page. Whatever a test does there, nothing but the file is asked for, and the console stays empty."""
+def browser(window: Browser, written: Path, request: pytest.FixtureRequest) -> Iterator[Browser]:
+    """At the start of the page, where the test names none that it opens itself.
+
+    Whatever a test does there, nothing but the file is asked for, and the console stays empty.
+    """
     window.shape(*SCREEN)
     window.prefer("light")
-    window.open(written)
+    if inspect.signature(request.function).parameters.keys().isdisjoint(("calculator", "written")):
+        window.open(written)
     yield window
     asked = {address.partition("#")[0] for address in window.requests()}
     assert asked <= {window.opened, "data:,"}
