@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy_framework import ALONE, Unasked
 
+from ckptbench.checkpointing.contract import Slot
 from ckptbench.checkpointing.strategies.asynchronous import Asynchronous
 from ckptbench.checkpointing.version import open_version
 from ckptbench.common.clock import boot_id
@@ -233,11 +234,11 @@ def test_a_kill_strikes_the_last_checkpoint_that_ends_after_training(
             if isinstance(event, Digest)
         }
 
-    def write_late(self: Asynchronous, step: int, own: Arrays) -> tuple[File, ...]:
-        deadline = time.monotonic() + 60
-        while step == last and "end" not in digested() and time.monotonic() < deadline:
+    def write_late(self: Asynchronous, slot: Slot, own: Arrays) -> tuple[File, ...]:
+        deadline, is_last = time.monotonic() + 60, f"{last:08d}" in slot.folder.name
+        while is_last and "end" not in digested() and time.monotonic() < deadline:
             time.sleep(0.01)
-        return write(self, step, own)
+        return write(self, slot, own)
 
     monkeypatch.setattr(Asynchronous, "_write", write_late)
     run_cell(killed, execution)
