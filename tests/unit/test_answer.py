@@ -72,7 +72,10 @@ def test_a_row_says_what_the_tables_say() -> None:
         cells(tables)[4],
     )
     assert (row["gpus"], row["is_best"]) == (1024, True)
-    assert title == "ulfm, 1,024 GPUs, projected: saves stop for 2.0 s (deepfreeze), 60 s (native)"
+    assert (
+        title
+        == "ulfm, 1,024 GPUs, projected: saves stop for 2.0 s and slow steps by 4.0 s (deepfreeze), 60 s (native)"
+    )
     assert name == "deepfreeze"
     assert every == two_digits(*(row[f"best_minutes{end}"] for end in ("", "_lo", "_hi")), "min")
     assert loses == two_digits(*(100 * (1 - row[f"goodput{end}"]) for end in ("", "_hi", "_lo")), "%")  # fmt: skip
@@ -474,7 +477,7 @@ def test_training_that_failures_changed_is_told() -> None:
 
 
 def test_the_range_of_overheads_names_their_setups() -> None:
-    assert re.search(r"Measured overhead: [\d.]+ % \[.*\] \(.*, [12] ranks?\) to [\d.]+ % \[", words(settled()))  # fmt: skip
+    assert re.search(r"Measured overhead, of the time without checkpoints: [\d.]+ % \[.*\] \(.*, [12] ranks?\) to [\d.]+ % \[", words(settled()))  # fmt: skip
 
 
 # ---- its size
@@ -511,3 +514,13 @@ def test_the_verb_writes_it_from_tables_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ckptbench.workflow", "write-answer", "--tables", tmp_path / "tables", "--output", written]  # fmt: skip
     subprocess.run(command, check=True)
     assert written.read_text() == study_text(tables, str(tmp_path / "tables"))
+
+
+def test_costs_of_cpu_cores_are_no_costs_of_gpus() -> None:
+    words_of_it = "These costs are those of CPU cores: a GPU's differ."
+    tables = decided("measured")
+    assert words_of_it in words(tables)
+    on_gpu = {
+        name: tables[name].assign(measured_on="cuda") for name in ("advice", "decision_costs")
+    }
+    assert words_of_it not in words({**tables, **on_gpu})

@@ -230,6 +230,8 @@ def main() -> None:
         if not isinstance(end.code, int | None):
             raise
         status = end.code or 0
+    if "mpi4py" in sys.modules:
+        sys.exit(status)  # MPI is finalized by C, at the end of the interpreter
     end_at_once(status)
 
 

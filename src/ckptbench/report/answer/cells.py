@@ -98,8 +98,19 @@ def saves_at(in_use: float, recommended: float) -> str:
     return AT_MOST if in_use > recommended else AT_LEAST
 
 
-def stalls(seconds: Sequence[tuple[str, float]]) -> str:
-    """`saves stop for 0.31 s (native), 0.02 s (async)`: for how long training is blocked."""
-    each = [(name, told(Quantity(stall_s), SECONDS)[0]) for name, stall_s in seconds]
+SLOWS = 0.2
+"""What steps lose beside a save is said where it is more than this part of the stall."""
+
+
+def stalls(seconds: Sequence[tuple[str, float, float]]) -> str:
+    """`saves stop for 0.31 s (native), 0.02 s and slow steps by 0.1 s (async)`: for how long training is blocked, and what its steps lose beside the save."""
+
+    def said(known_s: float) -> str:
+        return told(Quantity(known_s), SECONDS)[0]
+
+    each = [
+        (name, said(stall_s) + (f" and slow steps by {said(slowdown_s)}" if slowdown_s > SLOWS * stall_s else ""))
+        for name, stall_s, slowdown_s in seconds
+    ]  # fmt: skip
     shown = [f"{value} ({name})" if len(each) > 1 else value for name, value in each]
     return f"saves stop for {', '.join(shown)}"

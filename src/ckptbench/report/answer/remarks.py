@@ -149,6 +149,12 @@ def _minutes_in_use(costs: pd.DataFrame) -> pd.Series[float]:
     return costs["in_use_steps"] * costs["best_minutes"] / costs["best_steps"]
 
 
+def of_device(rows: pd.DataFrame) -> Iterator[str]:
+    """Costs of CPU cores, from which nobody should take those of GPUs."""
+    if unit_of(rows) == "GPU" and rows["measured_on"].eq("cpu").all():
+        yield "These costs are those of CPU cores: a GPU's differ. Give your own (--blocking, --async)."
+
+
 def unit_of(rows: pd.DataFrame) -> str:
     """What is counted: processes on CPU are ranks, where no row is of GPUs."""
     return "rank" if (rows["measured_on"].eq("cpu") & ~rows["projected"]).all() else "GPU"
@@ -226,7 +232,7 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
     ends = known.iloc[[0, -1]] if len(known) > 1 else known
     named = zip(records(ends), in_words(ends, names, ", "), strict=True)
     of = [f"{Quantity.of(row, 'overhead').shown(PERCENT)} ({name})" for row, name in named]
-    yield f"Measured overhead: {' to '.join(of)}."
+    yield f"Measured overhead, of the time without checkpoints: {' to '.join(of)}."
 
 
 def _proved(proof: pd.DataFrame) -> Iterator[str]:

@@ -81,9 +81,12 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
     blocks = tuple(blocks_of(rows))
+    first, *others = remarks.verdict(tables) or ("",)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
-        verdict=remarks.verdict(tables),
+        verdict=tuple(
+            filter(None, (first, *([] if _is_given(rows) else remarks.of_device(rows)), *others))
+        ),
         heads=tuple(head.format(unit=remarks.unit_of(rows)) for head in HEADS),
         lines=tuple(_lines(blocks)),
         blocks=blocks,
@@ -204,7 +207,7 @@ def blocks_of(rows: pd.DataFrame) -> Iterator[Block]:
         if _is_given(rows):
             yield Block(choices=choices, title=where if numbers > 1 else "")
             continue
-        stops = stalls([(row["label"], row["stall_s"]) for row in of])
+        stops = stalls([(row["label"], row["stall_s"], row["slowdown_s"]) for row in of])
         yield Block(choices=choices, title=f"{', '.join(filter(None, [of[0]['title'], where]))}: {stops}")  # fmt: skip
 
 

@@ -35,8 +35,8 @@ FIGURE = {
 READING = (
     "left: the time between two checkpoints. Bar: intervals that are fine, which lose at most a fifth more than the best one, restarts "
     "aside, and at most one percentage point; no bar if the best one loses more than half. Right: fraction of the time lost to "
-    "checkpoints and failures, at the best interval and at the one in use, with failures as in {rate}. Thin lines are 95 % intervals of"
-    " the costs and of the failure rate"
+    "checkpoints and failures, at the best interval and at the one in use, with failures as in {rate}. Thin lines are 95 % intervals,"
+    " of the failure rate and of those costs that have one"
 )
 KEY = (*SYSTEM, "strategy", "format", "recovery", "gpus")
 MOST = 8

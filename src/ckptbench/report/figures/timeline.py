@@ -53,8 +53,8 @@ FIGURE = {
 }
 NOTHING = "No timed run wrote a checkpoint, so there is no timeline to show."
 READING = (
-    "For each strategy the checkpoint with the median stall, from the step before it to the second step after its commit, or to the end"
-    " of the epoch. Upper lane of a rank (ranks 0 and 1 are shown): training; lower lanes: the checkpoint, one lane per level: "
+    "For each strategy the checkpoint with the median stall, of those with the most steps behind them in their epoch, from the step before "
+    "it to the second step after its commit, or to the end of the epoch. Upper lane of a rank (ranks 0 and 1 are shown): training; lower lanes: the checkpoint, one lane per level: "
     "{levels}; diamond: from here on it survives a power cut. Times count from the start of the save on that rank, as clocks of several"
     " hosts cannot be compared. Dots: the rest is not shown. Long steps are cut at the edges; paler parts belong to the checkpoint "
     "before or after. Table timeline has the other setups"
