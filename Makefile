@@ -9,8 +9,7 @@ FRAMEWORKS := $(patsubst %,tests/study/test_%.py,consistency deterministic_mode 
 STUDIES := $(patsubst %,tests/study/test_%.py,determinism study)
 WORKFLOWS := $(patsubst %,tests/study/test_%.py,failures page_in_browser page_in_hand profiles recoveries report workflow)
 PROBES := $(wildcard tests/study/test_probe*.py)
-CLUSTER_FRAMEWORKS := $(patsubst %,tests/study/test_%.py,consistency deterministic_mode frameworks shards)
-STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
+CLUSTER_STUDIES := $(patsubst %,tests/cluster/test_%.py,study requeue near_levels)
 # The distributions beside the main one.
 PLUGINS := $(sort $(dir $(wildcard plugins/*/pyproject.toml probe/pyproject.toml)))
 
