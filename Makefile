@@ -81,9 +81,9 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 # a time, the longest first: the tests with schedulers mostly wait. They share the processes that have imported the frameworks. Each prints its
 # output when it ends.
 TOGETHER := $(MAKE) --keep-going --output-sync=target
-test: environment ## all tests, with the real frameworks and schedulers: 20 to 35 minutes, 11 GB of environments
+test: environment ## all tests, with the real frameworks and schedulers: 20 to 30 minutes, 11 GB of environments
 	@$(TOGETHER) --jobs=2 environments lint unit; first=$$?; \
-	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 run-tests framework-tests cluster-tests study-tests cluster-studies workflow-tests probe-tests && exit $$first
+	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 cluster-tests run-tests study-tests probe-tests cluster-studies workflow-tests framework-tests && exit $$first
 
 # tests/study/selection.py reads the switch.
 test-full: export CKPTBENCH_FULL_TESTS = 1
