@@ -477,7 +477,7 @@ def test_training_that_failures_changed_is_told() -> None:
 
 
 def test_the_range_of_overheads_names_their_setups() -> None:
-    assert re.search(r"Measured overhead, of the time without checkpoints: [\d.]+ % \[.*\] \(.*, [12] ranks?\) to [\d.]+ % \[", words(settled()))  # fmt: skip
+    assert re.search(r"Measured overhead, on top of training without checkpoints: [\d.]+ % \[.*\] \(.*, [12] ranks?\) to [\d.]+ % \[", words(settled()))  # fmt: skip
 
 
 # ---- its size
@@ -517,7 +517,7 @@ def test_the_verb_writes_it_from_tables_alone(tmp_path: Path) -> None:
 
 
 def test_costs_of_cpu_cores_are_no_costs_of_gpus() -> None:
-    words_of_it = "These costs are those of CPU cores: a GPU's differ."
+    words_of_it = "These costs were measured on CPU cores: a GPU's differ."
     tables = decided("measured")
     assert words_of_it in words(tables)
     on_gpu = {

@@ -250,7 +250,7 @@ def test_a_study_that_repeats_or_kills_asks_for_more_than_sizes() -> None:
 @pytest.mark.parametrize("ends", [(float("nan"), float("nan")), (-2.0, 1.8)])
 def test_an_overhead_that_may_be_none_is_no_finding(ends: tuple[float, float]) -> None:
     tables = settled()
-    assert "Measured overhead, of the time without checkpoints: " in " ".join(
+    assert "Measured overhead, on top of training without checkpoints: " in " ".join(
         answer(tables).remarks
     )
     noise = {"overhead": -0.44, "overhead_lo": ends[0], "overhead_hi": ends[1]}

@@ -56,11 +56,8 @@ class Block:
     choices: tuple[Choice, ...]
     title: str = ""
     """What sets it apart from others. Empty where it is the only one."""
-
-    @property
-    def place(self) -> str:
-        """Its title without the cost that may stand behind it."""
-        return self.title.partition(": ")[0]
+    place: str = ""
+    """The same without the cost that may stand behind it."""
 
     @property
     def rows(self) -> Iterator[tuple[str, Choice]]:

@@ -61,9 +61,9 @@ def on_other_rates(block: Block) -> Iterator[str]:
     ):
         return  # something else bounds them
     titled = block.place and len(choices) == 1  # the title says which it is
-    names = ["" if titled else choice.shown_name for choice in choices]
+    names = ["" if titled else f"{choice.shown_name} " for choice in choices]
     each = [
-        f"{name} {plain(choice.other_s[0] * unit.scale)} or {plain(choice.other_s[1] * unit.scale)} {unit.name}".lstrip()
+        f"{name}{plain(choice.other_s[0] * unit.scale)} or {plain(choice.other_s[1] * unit.scale)} {unit.name}"
         for name, choice in zip(names, choices, strict=True)
         if choice.other_s is not None
     ]

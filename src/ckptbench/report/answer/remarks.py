@@ -152,7 +152,7 @@ def _minutes_in_use(costs: pd.DataFrame) -> pd.Series[float]:
 def of_device(rows: pd.DataFrame) -> Iterator[str]:
     """Costs of CPU cores, from which nobody should take those of GPUs."""
     if unit_of(rows) == "GPU" and rows["measured_on"].eq("cpu").all():
-        yield "These costs are those of CPU cores: a GPU's differ. Give your own (--blocking, --async)."
+        yield "These costs were measured on CPU cores: a GPU's differ. Give your own (--blocking, --async)."
 
 
 def unit_of(rows: pd.DataFrame) -> str:
@@ -232,7 +232,7 @@ def _added(overhead: pd.DataFrame) -> Iterator[str]:
     ends = known.iloc[[0, -1]] if len(known) > 1 else known
     named = zip(records(ends), in_words(ends, names, ", "), strict=True)
     of = [f"{Quantity.of(row, 'overhead').shown(PERCENT)} ({name})" for row, name in named]
-    yield f"Measured overhead, of the time without checkpoints: {' to '.join(of)}."
+    yield f"Measured overhead, on top of training without checkpoints: {' to '.join(of)}."
 
 
 def _proved(proof: pd.DataFrame) -> Iterator[str]:

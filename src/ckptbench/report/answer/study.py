@@ -81,12 +81,11 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
             title=TITLE, verdict=remarks.verdict(tables), remarks=(NOTHING, *remarks.of_measurement(tables)), ending=said
         )  # fmt: skip
     blocks = tuple(blocks_of(rows))
-    first, *others = remarks.verdict(tables) or ("",)
+    verdict = remarks.verdict(tables)
+    device = () if _is_given(rows) else remarks.of_device(rows)
     return Screen(
         title=f"{TITLE}: {', '.join(_common(rows)) or 'all setups'}",
-        verdict=tuple(
-            filter(None, (first, *([] if _is_given(rows) else remarks.of_device(rows)), *others))
-        ),
+        verdict=(*verdict[:1], *device, *verdict[1:]),
         heads=tuple(head.format(unit=remarks.unit_of(rows)) for head in HEADS),
         lines=tuple(_lines(blocks)),
         blocks=blocks,
@@ -205,10 +204,12 @@ def blocks_of(rows: pd.DataFrame) -> Iterator[Block]:
         where = f"{counted(of[0]['gpus'], remarks.unit_of(rows))}{projected}"
         choices = tuple(choice_of(row) for row in of)
         if _is_given(rows):
-            yield Block(choices=choices, title=where if numbers > 1 else "")
+            title = where if numbers > 1 else ""
+            yield Block(choices=choices, title=title, place=title)
             continue
         stops = stalls([(row["label"], row["stall_s"], row["slowdown_s"]) for row in of])
-        yield Block(choices=choices, title=f"{', '.join(filter(None, [of[0]['title'], where]))}: {stops}")  # fmt: skip
+        place = ", ".join(filter(None, [of[0]["title"], where]))
+        yield Block(choices=choices, title=f"{place}: {stops}", place=place)
 
 
 def choice_of(row: Row) -> Choice:
