@@ -69,7 +69,8 @@ KILLED = """
         shell: "python3 -c 'import time; x = bytearray(900_000_000); time.sleep(600)'"
     rule cancelled:
         output: "cancelled"
-        resources: runtime=60, mem_mb=400
+        # Not on the node from which a test beside this one has a job pre-empted.
+        resources: runtime=60, mem_mb=400, options="nodelist=node3"
         shell: "touch began; sleep 3000"
     """
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ckptbench_probe import __version__
 from ckptbench_probe.answer import Overrides
-from ckptbench_probe.check import verbs as check_verbs
-from ckptbench_probe.comparing import verb as compare
 from ckptbench_probe.ending import summarize, wait_for_ranks
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
@@ -29,6 +28,8 @@ from ckptbench_probe.syscalls import StraceRecorder, obstacle
 from ckptbench_probe.variables import task_of_slurm
 from ckptbench_probe.words import number_of, seconds
 
+COMPARE, CHECK = "compare", "check"
+"""Verbs with packages of their own."""
 _GIVEN = "given options"
 
 
@@ -57,7 +58,8 @@ class _Parser(argparse.ArgumentParser):
         self.register("action", None, _Once)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Of all verbs, or of the one that `words` begin with: the code of the others takes longer to load than `run` needs to start."""
     top: argparse.ArgumentParser = _Parser(
         "ckptbench-probe",
         description="What the checkpoints of your own training cost, and how often it should save.",
@@ -117,28 +119,40 @@ def parser() -> argparse.ArgumentParser:
     )
     summary.add_argument("folder", type=Path)
     summary.add_argument("--run", help="its name, if the folder has several; default: the last")
-    compare.add(verbs, overrides)
-    check_verbs.add(verbs)
+    named = words[0] if words and words[0] in (*verbs.choices, COMPARE, CHECK) else None
+    if named in (None, COMPARE):
+        from ckptbench_probe.comparing import verb
+
+        verb.add(verbs, overrides)
+    if named in (None, CHECK):
+        from ckptbench_probe.check import verbs as checks
+
+        checks.add(verbs, words[1:])
     return top
 
 
-def main(words: list[str] | None = None) -> None:
-    options = parser().parse_args(words)
-    if options.verb == "check":
-        sys.exit(check_verbs.run(options))
+def main(words: Sequence[str] | None = None) -> None:
+    words = sys.argv[1:] if words is None else words
+    options = parser(words).parse_args(words)
+    if options.verb == CHECK:
+        from ckptbench_probe.check import verbs as checks
+
+        sys.exit(checks.run(options))
     overrides = Overrides(
         gpus=options.gpus,
         mtbf_s=options.mtbf,
         restart_s=options.restart,
         tool=getattr(options, "tool", None),
     )
-    if options.verb == "compare":
-        sys.exit(compare.run(options, overrides))
+    if options.verb == COMPARE:
+        from ckptbench_probe.comparing import verb
+
+        sys.exit(verb.run(options, overrides))
     if options.verb == "summary":
         sys.exit(0 if summarize(options.folder, run=options.run, overrides=overrides) else 1)
     command = words_of(options.command)
     if not command:
-        parser().error(
+        parser(words).error(
             "no command: write it after --, as in ckptbench-probe run -- torchrun train.py"
         )
     try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ckptbench_probe.check import every, fail, kill, powercut, resume, saves, stop
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
@@ -13,28 +14,35 @@ if TYPE_CHECKING:
 
 CANNOT_TELL = 2
 """Exit code of all."""
-VERBS: dict[str, Any] = {
-    "saves": saves,
-    "resume": resume,
-    "stop": stop,
-    "kill": kill,
-    "powercut": powercut,
-    "fail": fail,
-    "all": every,
+VERBS = {
+    "saves": "saves",
+    "resume": "resume",
+    "stop": "stop",
+    "kill": "kill",
+    "powercut": "powercut",
+    "fail": "fail",
+    "all": "every",
 }
+"""The module of each, which is loaded when it is needed."""
 
 
-def add(verbs: Verbs) -> None:
+def module(verb: str) -> Any:
+    return import_module(f"{__package__}.{VERBS[verb]}")
+
+
+def add(verbs: Verbs, words: Sequence[str] = ()) -> None:
+    """All of them, or the one that `words` begin with."""
     check = verbs.add_parser(
         "check",
         help="check whether saved files are whole, whether training resumes as if never killed, whether it saves when it is stopped, and whether a kill, a power cut or a full disk during a save leaves a whole checkpoint",
     )
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
-    for verb in VERBS.values():
-        verb.add(own)
+    named = [verb for verb in words[:1] if verb in VERBS]
+    for verb in named or VERBS:
+        module(verb).add(own)
 
 
 def run(options: argparse.Namespace) -> int:
     """What goes wrong in the check itself is said, and it cannot tell."""
-    code: int | None = harmless(VERBS[options.check].run)(options)
+    code: int | None = harmless(module(options.check).run)(options)
     return CANNOT_TELL if code is None else code
