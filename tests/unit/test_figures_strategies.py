@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pandas as pd
 import pytest
-from figure_parts import caption_of, lines, row_labels
+from figure_parts import caption_of, legend_of, lines, row_labels
 from figure_tables import Study
 from proof_tables import NO_RESTARTS
 
@@ -15,7 +15,7 @@ from ckptbench.matrix.registry import STRATEGIES
 from ckptbench.report.answer import labels
 from ckptbench.report.answer.setups import SEPARATOR, ordered
 from ckptbench.report.figures import FIGURES
-from ckptbench.report.figures.kit.style import paper
+from ckptbench.report.figures.kit.style import FAINT, paper
 
 
 def test_an_interval_that_is_far_wider_than_the_estimates_does_not_stretch_the_axis() -> None:
@@ -42,6 +42,21 @@ def test_the_measures_of_strategies_stand_side_by_side_with_their_intervals() ->
         wanted = sorted((scale * table[[f"{column}_lo", f"{column}_hi"]]).to_numpy().tolist())
         assert [end for bar in ends for end in bar] == pytest.approx([e for bar in wanted for e in bar])  # fmt: skip
         assert axes.get_xlim()[0] < ends[0][0] < ends[-1][1] < axes.get_xlim()[1]
+
+
+def test_an_estimate_without_an_interval_is_grey() -> None:
+    study = Study(frameworks=("pytorch",), ranks=(1,), strategies=("native", "async"))
+    tables = study.tables()
+    known = FIGURES["strategies"].draw(tables)
+    tables["strategies"].loc[0, ["overhead_lo", "overhead_hi"]] = float("nan")
+    figure = FIGURES["strategies"].draw(tables)
+    colors = [[line.get_color() for line in lines(axes, "overhead")] for axes in figure.axes[:1]]
+    assert colors == [[lines(known.axes[0], "overhead")[0].get_color(), FAINT]]
+    grey = lines(figure.axes[0], "overhead")[-1]
+    assert grey.get_xdata().tolist() == pytest.approx([100 * tables["strategies"].loc[0, "overhead"]])  # fmt: skip
+    for drawn, words in ((figure, True), (known, False)):
+        assert ("grey: no interval" in legend_of(drawn)) is words
+        assert ("grey: no interval" in caption_of(drawn)) is words
 
 
 def test_strategies_stand_in_the_order_of_what_they_cost_in_all() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from ckptbench.report.answer.setups import PANEL_COLUMNS, ROW_COLUMNS, prepared
 from ckptbench.report.figures.kit.axes import linear, logarithmic, percent
@@ -21,7 +22,7 @@ from ckptbench.report.figures.kit.panels import (
     legend,
     nothing_to_show,
 )
-from ckptbench.report.figures.kit.style import INK, look
+from ckptbench.report.figures.kit.style import FAINT, INK, look
 
 FIGURE = {
     "title": "What a checkpoint of each strategy costs",
@@ -40,6 +41,7 @@ READING = (
 )
 TORN = "torn: a version was not the state of its step"
 UNCOMPARED = "no version was compared with the state of its step"
+ALONE = "grey: no interval, so do not quote it (an overhead needs two repeats)"
 FARTHEST = 3
 """An axis goes so many times as far as its largest estimate, and no further: intervals of few runs can be far wider."""
 
@@ -72,7 +74,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         return nothing_to_show(NOTHING, f"{NOTHING} {interrupted}")
     known = with_disturbed(shown, tables, paired=True)
     rows = _marked(prepared(known, (*ROW_COLUMNS, "recovery")))
-    reading = _reading(rows, interrupted)
+    alone = any(_has_no_interval(rows, measure).any() for measure in measures)
+    reading = _reading(rows, interrupted, alone=alone)
     text = caption(rows, tables["provenance"], reading, (*PANEL_COLUMNS, *ROW_COLUMNS))
     names = [measure.label for measure in measures]
     widths = [1] * len(measures)
@@ -83,7 +86,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> PaperFigure:
         for axes, measure in zip(panel.axes, measures, strict=True):
             _draw_measure(axes, panel, measure)
             _set_axis(axes, rows, measure)
-    legend(figure, [entry("estimate and interval", marker=look(panels[0].framework).marker)])
+    legend(figure, _legend(alone, look(panels[0].framework).marker))
     return figure
 
 
@@ -97,9 +100,17 @@ def _is_torn(rows: pd.DataFrame) -> pd.Series:
     return rows["consistent"].eq(False).fillna(False).astype(bool)
 
 
-def _reading(rows: pd.DataFrame, interrupted: str) -> str:
+def _legend(alone: bool, marker: str) -> list[Line2D]:
+    handles = [entry("estimate and interval", marker=marker)]
+    if alone:
+        handles.append(entry("grey: no interval", marker=marker, linestyle="", color=FAINT))
+    return handles
+
+
+def _reading(rows: pd.DataFrame, interrupted: str, *, alone: bool) -> str:
     parts = [
         READING,
+        *([ALONE] if alone else []),
         *([TORN] if _is_torn(rows).any() else []),
         *([interrupted] if interrupted else []),
         *([UNCOMPARED] if rows["consistent"].isna().all() else []),
@@ -111,7 +122,14 @@ def _draw_measure(axes: Axes, panel: Panel, measure: _Measure) -> None:
     rows, appearance = panel.rows, look(panel.framework)
     if not measure.is_logarithmic:
         axes.axvline(0, color=INK, linewidth=0.5)
-    draw_estimates(axes, rows["y"], rows, measure.column, appearance, factor=measure.factor)
+    alone = _has_no_interval(rows, measure)
+    for own, shown in ((rows[~alone], appearance), (rows[alone], replace(appearance, color=FAINT))):
+        if len(own):
+            draw_estimates(axes, own["y"], own, measure.column, shown, factor=measure.factor)
+
+
+def _has_no_interval(rows: pd.DataFrame, measure: _Measure) -> pd.Series:
+    return rows[measure.column].notna() & rows[f"{measure.column}_hi"].isna()
 
 
 def _set_axis(axes: Axes, rows: pd.DataFrame, measure: _Measure) -> None:
