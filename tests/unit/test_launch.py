@@ -21,6 +21,7 @@ from ckptbench.launch.child_process import LogFollower
 from ckptbench.launch.limits import Limits, StopRequest
 from ckptbench.launch.starters import Process
 from ckptbench.launch.watch import run_processes
+from ckptbench.run.control.connections import Connection
 from ckptbench.run.control.joining import see_one_gpu
 from ckptbench.run.control.ranks import RankAssignment, assign_ranks
 from ckptbench.run.control.server import ControlServer
@@ -139,6 +140,13 @@ def test_of_several_that_died_the_first_is_quoted(
     # Both come to their ends, however slowly.
     monkeypatch.setattr(child_process, "GRACE_SECONDS", PATIENCE_S)
     control = ControlServer(assign_ranks(["here", "here"]), host="127.0.0.1")
+    noticed = tmp_path / "noticed"
+
+    def hung_up(connection: Connection) -> None:
+        ControlServer.hung_up(control, connection)
+        noticed.touch()
+
+    monkeypatch.setattr(control, "hung_up", hung_up)
 
     def dies(rank: int, moment: str, words: str) -> Process:
         code = (
@@ -150,7 +158,7 @@ def test_of_several_that_died_the_first_is_quoted(
         process = python(tmp_path, rank, code)
         return replace(process, variables={RANK: str(rank)}, is_rank=True)
 
-    second = dies(0, after(tmp_path / "1"), "I missed the other")
+    second = dies(0, after(noticed), "I missed the other")
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with pytest.raises(LaunchError, match=r"rank-1 ended with exit status 1;(.|\n)*the reason"):
         run_processes(
