@@ -179,7 +179,7 @@ def test_saves_and_their_pointer_are_two_answers_of_one_check(
 
 
 def test_each_question_is_one_of_a_check_that_is_there() -> None:
-    from ckptbench_probe.check.verbs import VERBS, module
+    from ckptbench_probe.check.verbs import VERBS, load
 
     assert {question.verb for question in QUESTIONS.values()} == set(VERBS) - {"all"}
-    assert {module(one.verb).REPORT for one in QUESTIONS.values()} == {one.report for one in QUESTIONS.values()}  # fmt: skip
+    assert {load(one.verb).REPORT for one in QUESTIONS.values()} == {one.report for one in QUESTIONS.values()}  # fmt: skip

@@ -260,6 +260,31 @@ def test_a_run_whose_traces_are_gone_is_left_out(comparing: Comparing) -> None:
     assert ended.rows["every=5, engine=plain"]["runs"] == "1"
 
 
+def test_a_run_whose_traces_another_version_wrote_is_left_out(comparing: Comparing) -> None:
+    comparing.run("--repeats", "2")
+    (trace,) = comparing.output.glob("runs/every=5*block2/trace-*")
+    trace.write_text(trace.read_text().replace('"format":', '"format":9', 1))
+    ended = comparing.run("--repeats", "2", "--json")
+    assert ended.code == 1
+    assert ended.line("left out").endswith(f"move it out of the folder, or remove {trace.parent} to make the run again")  # fmt: skip
+    assert [one["run"] for one in json.loads(ended.out)["left_out"]] == ["every=5, engine=plain in block 2"]  # fmt: skip
+    assert ended.rows["every=5, engine=plain"]["runs"] == "1"
+
+
+def test_a_comparison_goes_on_when_its_terminal_is_closed(comparing: Comparing) -> None:
+    (comparing.bench.folder / "wait").touch()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    try:
+        started = comparing.start("--repeats", "1", engine="waits")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for(lambda: with_folder(str(comparing.output / "runs" / "every=5_engine=waits")))
+    started.send_signal(signal.SIGHUP)
+    (comparing.bench.folder / "wait").unlink()
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 0, err
+
+
 def test_a_run_that_failed_is_made_again(comparing: Comparing) -> None:
     assert comparing.run("--repeats", "1", engine="fails").code == 1
     before = comparing.began()

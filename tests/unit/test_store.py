@@ -157,6 +157,28 @@ def test_a_partial_version_is_never_read_and_can_be_discarded(tmp_path: Path) ->
     assert names(tmp_path) == [version.folder.name]
 
 
+def test_a_kill_between_the_two_renames_of_a_second_commit_loses_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    first = write(store, 7)
+
+    def killed_at_the_second(folder: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        folder.rename(target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", killed_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        write(store, 7)
+    monkeypatch.undo()
+    assert store.steps() == []
+    after = CheckpointStore(tmp_path, keep=2, attempt=2)
+    after.discard_partial()
+    assert after.newest() == first
+    assert names(tmp_path) == [first.folder.name]
+
+
 def test_the_same_step_can_be_committed_again(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=2)
     write(store, 3)

@@ -6,11 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ckptbench_probe import __version__
-from ckptbench_probe.answer import Overrides
 from ckptbench_probe.ending import summarize, wait_for_ranks
 from ckptbench_probe.explicit import DEFAULT_FOLDER
 from ckptbench_probe.harmless import harmless, say
@@ -23,44 +23,23 @@ from ckptbench_probe.launcher import (
     run_name,
     words_of,
 )
+from ckptbench_probe.options import Parser, overrides_of, with_overrides
 from ckptbench_probe.programs import PROGRAMS
-from ckptbench_probe.syscalls import StraceRecorder, obstacle
+from ckptbench_probe.syscalls import StraceRecorder
+from ckptbench_probe.syscalls import obstacle as strace_obstacle
 from ckptbench_probe.variables import task_of_slurm
-from ckptbench_probe.words import number_of, seconds
 
-COMPARE, CHECK = "compare", "check"
-"""Verbs with packages of their own."""
-_GIVEN = "given options"
+if TYPE_CHECKING:
+    from ckptbench_probe.answer import Overrides
+    from ckptbench_probe.options import Verbs
 
-
-class _Once(argparse.Action):
-    """Stores a value, and refuses a second one: argparse would take the last without a word."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        given = vars(namespace).setdefault(_GIVEN, set())
-        if option_string is not None and self.dest in given:
-            parser.error(f"{option_string} is given twice: give it once")
-        given.add(self.dest)
-        setattr(namespace, self.dest, values)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Whose options are given once, also those of its verbs."""
-
-    def __init__(self, *words: Any, **named: Any) -> None:
-        super().__init__(*words, **named)
-        self.register("action", None, _Once)
+LOADED = {"compare": "comparing.verb", "check": "check.verbs"}
+"""The modules of verbs that are loaded only where they are named, as `run` would wait for them."""
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Of all verbs, or of the one that `words` begin with: the code of the others takes longer to load than `run` needs to start."""
-    top: argparse.ArgumentParser = _Parser(
+    """With the verbs of LOADED, or where `words` begin with a verb, no other one of these."""
+    top: argparse.ArgumentParser = Parser(
         "ckptbench-probe",
         description="What the checkpoints of your own training cost, and how often it should save.",
     )
@@ -68,23 +47,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     verbs = top.add_subparsers(
         dest="verb", required=True, metavar="run | summary | compare | check"
     )
-    overrides = _Parser(add_help=False)
-    overrides.add_argument(
-        "--gpus",
-        type=number_of("GPUs"),
-        help="compute the answer for that number of GPUs; default: the number of ranks",
-    )
-    overrides.add_argument(
-        "--mtbf",
-        type=seconds,
-        help="mean time between failures of the job, as 14h; how often to save depends on it",
-    )
-    overrides.add_argument(
-        "--restart",
-        type=seconds,
-        help="from a failure until training continues, as 8min; default: as long as this start took",
-    )
-    paste = _Parser(add_help=False)
+    paste = Parser(add_help=False)
     paste.add_argument(
         "--for",
         dest="tool",
@@ -94,7 +57,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     run = verbs.add_parser(
         "run",
-        parents=[overrides, paste],
+        parents=[with_overrides(), paste],
         help="measure the checkpoints of a command",
         usage="ckptbench-probe run [options] -- COMMAND ...",
     )
@@ -115,39 +78,38 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         help="after --, as you start it today: torchrun, srun, mpirun, python, a script",
     )
     summary = verbs.add_parser(
-        "summary", parents=[overrides, paste], help="report on a run that has ended or was killed"
+        "summary",
+        parents=[with_overrides(), paste],
+        help="report on a run that has ended or was killed",
     )
     summary.add_argument("folder", type=Path)
     summary.add_argument("--run", help="its name, if the folder has several; default: the last")
-    named = words[0] if words and words[0] in (*verbs.choices, COMPARE, CHECK) else None
-    if named in (None, COMPARE):
-        from ckptbench_probe.comparing import verb
-
-        verb.add(verbs, overrides)
-    if named in (None, CHECK):
-        from ckptbench_probe.check import verbs as checks
-
-        checks.add(verbs, words[1:])
+    named = [name for name in words[:1] if name in (*verbs.choices, *LOADED)]
+    for name in LOADED:
+        if named in ([], [name]):
+            _load(name).add(verbs, words[1:])
     return top
+
+
+class _Verb(Protocol):
+    def add(self, verbs: Verbs, words: Sequence[str], /) -> None:
+        """Add the parser of the verb. `words` are those behind it on the command line."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Returns the exit code."""
+
+
+def _load(name: str) -> _Verb:
+    module: Any = import_module(f"ckptbench_probe.{LOADED[name]}")
+    return cast("_Verb", module)
 
 
 def main(words: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if words is None else words
     options = parser(words).parse_args(words)
-    if options.verb == CHECK:
-        from ckptbench_probe.check import verbs as checks
-
-        sys.exit(checks.run(options))
-    overrides = Overrides(
-        gpus=options.gpus,
-        mtbf_s=options.mtbf,
-        restart_s=options.restart,
-        tool=getattr(options, "tool", None),
-    )
-    if options.verb == COMPARE:
-        from ckptbench_probe.comparing import verb
-
-        sys.exit(verb.run(options, overrides))
+    if options.verb in LOADED:
+        sys.exit(_load(options.verb).run(options))
+    overrides = overrides_of(options)
     if options.verb == "summary":
         sys.exit(0 if summarize(options.folder, run=options.run, overrides=overrides) else 1)
     command = words_of(options.command)
@@ -164,9 +126,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def run(folder: Path, command: list[str], overrides: Overrides, *, syscalls: bool = False) -> None:
     """The command runs, whatever becomes of the measurement; this process ends as it does."""
-    obstacle = _obstacle(folder)
-    if obstacle is not None:
-        say(f"{folder} cannot be written to ({obstacle}): the command runs without being measured")
+    refused = _unwritable(folder)
+    if refused is not None:
+        say(f"{folder} cannot be written to ({refused}): the command runs without being measured")
         end_as(launch(command, os.environ))
     name, own = run_name(), task_of_slurm(os.environ)
     if own is None or own.rank == 0:
@@ -181,14 +143,15 @@ def run(folder: Path, command: list[str], overrides: Overrides, *, syscalls: boo
 
 
 def _recorder(folder: Path, run: str) -> StraceRecorder | None:
-    reason = obstacle()
+    reason = strace_obstacle()
     if reason is None:
         return StraceRecorder(folder, run)
     say(f"--syscalls: {reason}: the command runs without it, and only syncs by Python are seen")
     return None
 
 
-def _obstacle(folder: Path) -> str | None:
+def _unwritable(folder: Path) -> str | None:
+    """Why nothing can be written there; None where it can."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".{os.getpid()}"

@@ -15,9 +15,9 @@ from ckptbench.checkpointing.contract import (
     done,
     written_file,
 )
-from ckptbench.checkpointing.state_files import own_name, own_of, save_own
+from ckptbench.checkpointing.state_files import restore_own, save_own
 from ckptbench.checkpointing.version import Version
-from ckptbench.frameworks.contract import Arrays, reading
+from ckptbench.frameworks.contract import Arrays
 from ckptbench.run.events import File
 from ckptbench.run.position import Position
 
@@ -78,10 +78,8 @@ class OneWriter(Strategy):
 
     def load(self, version: Version, folder: Path) -> None:
         """Every rank reads what one rank wrote, so the version may be of any number of ranks."""
-        own = own_of(version, folder, self._training_state, self._rank)
         self._load(folder)
-        with reading(folder / own_name(self._rank)):
-            self._training_state.load_local_state(own)
+        restore_own(version, folder, self._training_state, self._rank)
 
     def close(self) -> None:
         self._thread.shutdown()

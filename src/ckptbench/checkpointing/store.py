@@ -256,10 +256,22 @@ class CheckpointStore(Store[Path]):
     def commit(self, staging: Path, version: Version) -> None:
         """Give the synced folder the name of its version, and sync the folder in which it lies."""
         folder = self.folder / version_name(version.position.step)
-        if os.path.lexists(folder):  # the run wrote this step before it resumed from an older one
-            folder.rename(_free_name(folder))  # `retain` removes it
+        if os.path.lexists(
+            folder
+        ):  # the run wrote this step before it went back to an older one, or is stopped at it
+            folder.rename(
+                _free_name(folder)
+            )  # `retain` removes it; after a kill here `sound` puts it back
         staging.rename(folder)
         fsync(self.folder)
+
+    def sound(self, *, after: int = -1) -> Iterator[Version]:
+        """As in `Store`. A version whose replacement a kill has cut off in the middle of `commit` is put back first."""
+        for replaced in self._entries(REMOVED):
+            folder = self.folder / version_name(step_of(replaced))
+            if _has_manifest(replaced) and not os.path.lexists(folder):
+                replaced.rename(folder)
+        return super().sound(after=after)
 
     def marks(self, staging: Path) -> Path:
         return staging

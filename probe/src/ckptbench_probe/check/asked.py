@@ -19,7 +19,7 @@ from ckptbench_probe.storage import is_url
 from ckptbench_probe.words import number_of
 
 FORMAT = 1
-CANNOT_TELL = 2
+CANNOT_TELL_CODE = 2
 """Exit code of all checks."""
 SLOWER = 3.0
 """A run may take so many times the first one, and `LEAST_LIMIT_S` more."""
@@ -155,15 +155,15 @@ def answered(
         own, verdict, content = check()
     except (folders.FolderError, CannotStartError) as error:
         say(str(error))
-        return CANNOT_TELL
+        return CANNOT_TELL_CODE
     except KeyboardInterrupt:
         say("the check was interrupted; its runs have been ended")
-        return CANNOT_TELL
+        return CANNOT_TELL_CODE
     except OSError as error:
         say(
             f"{error.filename or options.folder}: {error.strerror}: name another folder by --folder"
         )
-        return CANNOT_TELL
+        return CANNOT_TELL_CODE
     print("\n".join(verdict.lines))
     path = options.folder / report
     whole = {

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckptbench_probe.check import folders, junit
-from ckptbench_probe.check.asked import CANNOT_TELL as CANNOT_TELL_CODE
-from ckptbench_probe.check.asked import FORMAT, Asked, add_options, asked
+from ckptbench_probe.check.asked import CANNOT_TELL_CODE, FORMAT, Asked, add_options, asked
 from ckptbench_probe.check.other_ranks import PLACE
 from ckptbench_probe.check.processes import adopt_orphans
 from ckptbench_probe.check.questions import (
@@ -35,7 +34,7 @@ from ckptbench_probe.launcher import CannotStartError
 from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 REPORT = "all.json"
 PROGRAM, RANKS = "ckptbench-probe", "--ranks"

@@ -27,7 +27,7 @@ from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.variables import FAIL_AT
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 REPORT = "fail.json"
 UNDISTURBED, CONTROL, LATER = "undisturbed", "control", "later"

@@ -37,7 +37,7 @@ from ckptbench_probe.reading import Event, traces
 from ckptbench_probe.variables import END_AT, KILL_AT, KILL_IN
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 REPORT = "kill.json"
 RECORDED, CONTROL = "recorded", "control"

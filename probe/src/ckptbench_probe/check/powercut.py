@@ -38,7 +38,7 @@ from ckptbench_probe.harmless import TOLD
 from ckptbench_probe.variables import END_AT, KILL_AT, KILL_IN
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 REPORT = "powercut.json"
 BEFORE, AFTER = "before", "after"

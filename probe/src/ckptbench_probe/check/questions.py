@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from ckptbench_probe.check import fail, kill, powercut, resume, saves, stop
-from ckptbench_probe.check.asked import CANNOT_TELL as CANNOT_TELL_CODE
+from ckptbench_probe.check.asked import CANNOT_TELL_CODE
 from ckptbench_probe.check.rhythm import Rhythm
 
 YES, NO, CANNOT_TELL, DOES_NOT_APPLY = "yes", "no", "cannot tell", "does not apply"

@@ -22,7 +22,7 @@ from ckptbench_probe.variables import DATA, END_AT, END_BEFORE, PARTS
 from ckptbench_probe.words import number_of
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 REPORT = "resume.json"
 UNDISTURBED, REPEATED, KILLED, RESUMED = "undisturbed", "undisturbed-again", "killed", "resumed"

@@ -21,7 +21,7 @@ from ckptbench_probe.screen import NOTHING, WIDTH
 from ckptbench_probe.variables import CHECK
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 FORMAT = 2
 REPORT = "saves.json"

@@ -17,7 +17,7 @@ from ckptbench_probe.variables import END_AT, STOP_AT
 from ckptbench_probe.words import number_of, seconds
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 REPORT = "stop.json"
 STOPPED, RESUMED = "stopped", "resumed"

@@ -7,27 +7,20 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ckptbench_probe.check.asked import CANNOT_TELL_CODE
 from ckptbench_probe.harmless import harmless
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
-CANNOT_TELL = 2
-"""Exit code of all."""
-VERBS = {
-    "saves": "saves",
-    "resume": "resume",
-    "stop": "stop",
-    "kill": "kill",
-    "powercut": "powercut",
-    "fail": "fail",
-    "all": "every",
+VERBS = {verb: verb for verb in ("saves", "resume", "stop", "kill", "powercut", "fail")} | {
+    "all": "every"
 }
-"""The module of each, which is loaded when it is needed."""
+"""The module of each, which is loaded where it is named."""
 
 
-def module(verb: str) -> Any:
-    return import_module(f"{__package__}.{VERBS[verb]}")
+def load(verb: str) -> Any:
+    return import_module(f"ckptbench_probe.check.{VERBS[verb]}")
 
 
 def add(verbs: Verbs, words: Sequence[str] = ()) -> None:
@@ -39,10 +32,10 @@ def add(verbs: Verbs, words: Sequence[str] = ()) -> None:
     own = check.add_subparsers(dest="check", required=True, metavar=" | ".join(VERBS))
     named = [verb for verb in words[:1] if verb in VERBS]
     for verb in named or VERBS:
-        module(verb).add(own)
+        load(verb).add(own)
 
 
 def run(options: argparse.Namespace) -> int:
     """What goes wrong in the check itself is said, and it cannot tell."""
-    code: int | None = harmless(module(options.check).run)(options)
-    return CANNOT_TELL if code is None else code
+    code: int | None = harmless(lambda: load(options.check).run(options))()
+    return CANNOT_TELL_CODE if code is None else code

@@ -87,7 +87,7 @@ def _made_from(setting: Setting) -> list[Any]:
 
 
 def others(output: Path, planned: Sequence[Planned]) -> list[str]:
-    """Labels of complete runs in the folder that are not of this plan, each once. Those of more repeats are not named."""
+    """Labels of the ended runs in the folder that are not of this plan, one for each. Those of more repeats are left out."""
     own = {one.folder.name.rpartition("-")[0] for one in planned}
     records = [
         (path.parent.name.rpartition("-")[0], _read(path))

@@ -41,13 +41,14 @@ from ckptbench_probe.costs import Costs
 from ckptbench_probe.costs import text as text_of_costs
 from ckptbench_probe.harmless import harmless, say, say_lines
 from ckptbench_probe.launcher import CannotStartError, words_of
+from ckptbench_probe.options import overrides_of, with_overrides
 from ckptbench_probe.reading import UnreadableError
 from ckptbench_probe.screen import WIDTH
 from ckptbench_probe.variables import task_of_slurm
 from ckptbench_probe.words import counted, duration, number_of
 
 if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    from ckptbench_probe.options import Verbs
 
 TABLE, FIGURE, COSTS = "compare.csv", "compare.png", "costs.yaml"
 INCOMPLETE, USAGE = 1, 2
@@ -63,10 +64,10 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
-def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
+def add(verbs: Verbs, _words: Sequence[str] = ()) -> None:
     own = verbs.add_parser(
         "compare",
-        parents=[overrides],
+        parents=[with_overrides()],
         help="measure what other intervals, engines or options of saving cost",
         usage="ckptbench-probe compare --value NAME=A,B --baseline NAME=X [options] -- COMMAND ... {NAME} ... {folder} ...",
         description="Runs the command with every combination of values, in blocks: each block has every setting and, beside it, its baseline without "
@@ -83,7 +84,8 @@ def add(verbs: Verbs, overrides: argparse.ArgumentParser) -> None:
     own.add_argument("command", nargs=argparse.REMAINDER, help="after --, with each {NAME} in its place, and {folder} for its folder of checkpoints")  # fmt: skip
 
 
-def run(options: argparse.Namespace, overrides: Overrides) -> int:
+def run(options: argparse.Namespace) -> int:
+    overrides = overrides_of(options)
     command = words_of(options.command)
     output = options.output.resolve()
     try:
@@ -100,7 +102,7 @@ def run(options: argparse.Namespace, overrides: Overrides) -> int:
             told = _estimate(planned, settings, overrides)
             no_figure = _write(told, output, overrides)
             _print(told, output, overrides, no_figure, as_json=options.json)
-            whole = len(told.runs) == len(planned) and not told.untimed
+            whole = len(told.runs) == len(planned) and not told.left_out
             return 0 if whole else INCOMPLETE
     except (SettingsError, OutputError, CannotStartError, UnreadableError) as error:
         say(str(error))
@@ -121,7 +123,9 @@ def _told_to_stop() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)  # while the processes of the run are ended
         raise Stopped(number)
 
-    before = {one: signal.signal(one, stop) for one in ENDING}
+    # What `nohup` has it ignore stays ignored.
+    heard = [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, stop) for one in heard}
     try:
         yield
     finally:
@@ -168,10 +172,8 @@ class _Told:
     """Of each of the ways to save."""
     failed: Sequence[tuple[Planned, dict[str, Any]]]
     """With their records."""
-
-    @property
-    def untimed(self) -> list[Measured]:
-        return [one for one in self.runs if one.untimed]
+    left_out: Sequence[tuple[Planned, str]]
+    """Runs that ended well, but whose times do not count, and why."""
 
     @property
     def title(self) -> str:
@@ -181,12 +183,20 @@ class _Told:
 def _estimate(
     planned: Sequence[Planned], settings: Sequence[Setting], overrides: Overrides
 ) -> _Told:
-    runs = [Measured.of(one) for one in planned if one.is_there]
+    runs, left_out = [], []
+    for one in (each for each in planned if each.is_there):
+        try:
+            runs.append(Measured.of(one))
+        except UnreadableError as error:  # of another version, or damaged since
+            left_out.append((one, f"{error}, or remove {one.folder} to make the run again"))
+    left_out += [(one.planned, one.untimed) for one in runs if one.untimed]
     results = _results(settings, [one for one in runs if not one.untimed])
     ways = report.strategies(results)
     costs = [report.costs_of_way(*each, overrides) for each in ways.items()]
     failed = [(one, record) for one in planned if (record := one.record()) and record["failed"]]
-    return _Told(runs, results, ways, report.with_quickest_baseline_step(costs, results), failed)
+    return _Told(
+        runs, results, ways, report.with_quickest_baseline_step(costs, results), failed, left_out
+    )
 
 
 def _write(told: _Told, output: Path, overrides: Overrides) -> str:
@@ -212,8 +222,7 @@ def _print(
     for one, record in told.failed:
         lines.append(f"{'failed':<{WIDTH}}{one.label}: {record['failed']} (its log: {one.folder / LOG})")  # fmt: skip
         lines += [f"{'':<{WIDTH}}  | {line[:200]}" for line in record["last_lines"]]
-    for run in told.untimed:
-        lines.append(f"{'left out':<{WIDTH}}{run.planned.label}: {run.untimed}")
+    lines += [f"{'left out':<{WIDTH}}{one.label}: {why}" for one, why in told.left_out]
     lines += report.advice(told.ways, told.known, overrides, output / COSTS)
     files = TABLE if no_figure else f"{TABLE}, {FIGURE}"
     lines.append(f"{'files':<{WIDTH}}{files} in {output}{f'; no figure: {no_figure}' if no_figure else ''}")  # fmt: skip
@@ -221,7 +230,7 @@ def _print(
     if as_json:
         rows = [report.row(one) for one in told.results]
         failed = [{"run": one.label, "reason": record["failed"], "log": str(one.folder / LOG)} for one, record in told.failed]  # fmt: skip
-        left_out = [{"run": one.planned.label, "reason": one.untimed} for one in told.untimed]
+        left_out = [{"run": one.label, "reason": why} for one, why in told.left_out]
         print(json.dumps({"format": 1, "settings": rows, "failed": failed, "left_out": left_out}, indent=1))  # fmt: skip
 
 

@@ -101,8 +101,13 @@ _FIGURE = re.compile(r"^FIGURE = (\{.*?\})$", re.MULTILINE | re.DOTALL)
 
 def _entry(module: Path) -> Iterable[FigureEntry]:
     """The entry of a module, read from its source: importing it would import matplotlib. None of a module that is no figure."""
-    if found := _FIGURE.search(module.read_text(encoding="utf-8")):
+    source = module.read_text(encoding="utf-8")
+    if found := _FIGURE.search(source):
         yield FigureEntry(module.stem, **ast.literal_eval(found[1]))
+    elif re.search("^def draw\\(", source, re.MULTILINE):
+        raise ValueError(
+            f"{module} draws, but has no line `FIGURE = {{`, or one that does not end with a line `}}`"
+        )
 
 
 def _in_order(entries: Iterable[FigureEntry]) -> Iterable[FigureEntry]:
