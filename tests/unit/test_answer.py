@@ -160,7 +160,7 @@ def test_what_is_projected_is_projected_from_the_most_ranks() -> None:
 
 def test_the_first_row_of_a_block_comes_before_the_second_of_another() -> None:
     """And those of the most GPUs before others."""
-    whole = screen(decided("trainings"))
+    whole = replace(screen(decided("trainings")), rest="index.html")
     text = printed(whole)
     assert len(text) <= MOST_LINES
     shown_titles = [line.text for line in text if "projected" in line.text]
@@ -184,10 +184,10 @@ def test_of_each_strategy_the_interval_that_counts_has_a_row() -> None:
 
 def test_more_rows_than_fit_leave_the_best_ones_and_say_where_the_others_lie() -> None:
     lines = tuple(Line((str(gpus), f"setup {place}"), (place, -gpus)) for gpus in (2, 8) for place in range(20))  # fmt: skip
-    said = text(Screen(title="Title", heads=("GPUs", "setup"), lines=lines, rest="advice.csv"))
+    said = text(Screen(title="Title", heads=("GPUs", "setup"), lines=lines, rest="index.html"))
     shown_lines = said.splitlines()
     assert len(shown_lines) == MOST_LINES
-    assert shown_lines[-1] == f"{40 - 26} more rows are in advice.csv."
+    assert shown_lines[-1] == f"{40 - 26} more rows are in index.html."
     assert [line for line in shown_lines if line.endswith(("setup 12", "setup 13"))] == ["2     setup 12", "8     setup 12"]  # fmt: skip
     assert shown_lines[3:5] == ["2     setup 0", "2     setup 1"]
 
@@ -195,7 +195,7 @@ def test_more_rows_than_fit_leave_the_best_ones_and_say_where_the_others_lie() -
 def test_some_rows_stand_however_much_there_is_to_say() -> None:
     lines = tuple(Line((str(place), "setup")) for place in range(9))
     remarks = tuple(f"Remark {place}." for place in range(40))
-    said = text(Screen(title="Title", heads=("GPUs", "setup"), lines=lines, rest="advice.csv", remarks=remarks, ending=("End.",)))  # fmt: skip
+    said = text(Screen(title="Title", heads=("GPUs", "setup"), lines=lines, rest="index.html", remarks=remarks, ending=("End.",)))  # fmt: skip
     shown_lines = said.splitlines()
     assert len(shown_lines) == MOST_LINES
     assert sum(line.endswith("setup") for line in shown_lines) == 1 + 3

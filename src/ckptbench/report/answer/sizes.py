@@ -41,7 +41,6 @@ def screen(tables: Tables, folder: str, config: str) -> Screen:
         verdict=remarks.verdict(tables),
         heads=HEADS,
         lines=tuple(_lines(rows)),
-        rest=f"{folder}/sizes.csv",
         remarks=(LEGEND, NO_TIMES.format(folder=folder), f"{caption_facts(tables['provenance'])}."),
         ending=tuple(config.splitlines()),
     )

@@ -64,8 +64,8 @@ def study_text(tables: Tables, folder: str = FOLDER, config: str = "") -> str:
 
     `folder` is the place of the tables, as a reader would type it; `config` says of which config they are.
     """
-    found = answer(tables, folder, config)
-    return text(replace(found, more=f"in {Path(folder).parent / 'index.html'}"))
+    page = f"{Path(folder).parent / 'index.html'}"
+    return text(replace(answer(tables, folder, config), more=f"in {page}", rest=page))
 
 
 def answer(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
@@ -90,7 +90,6 @@ def screen(tables: Tables, folder: str = FOLDER, config: str = "") -> Screen:
         lines=tuple(_lines(blocks)),
         blocks=blocks,
         unit=remarks.unit_of(rows),
-        rest=f"{folder}/advice.csv",
         remarks=(
             *remarks.of_rate(rows, tables["failure_rates"]),
             *([notes.BOUND] if rows["is_bound"].any() else []),
