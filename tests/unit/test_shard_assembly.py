@@ -21,16 +21,16 @@ from several_nodes import PATIENCE_S, Meeting, Nodes, levels_of_node, places
 from strategies import IDENTITY, timed
 from test_native import built
 
-from ckptbench.checkpointing.state_files import FORMAT, own_name, shard_name
-from ckptbench.checkpointing.store import CheckpointStore
-from ckptbench.checkpointing.strategies import shard_assembly
-from ckptbench.checkpointing.strategies.shard_assembly import (
+from ckptbench.checkpointing import shard_assembly
+from ckptbench.checkpointing.shard_assembly import (
     Key,
     Part,
     assemble_shards,
     choose,
     parts_held,
 )
+from ckptbench.checkpointing.state_files import FORMAT, own_name, shard_name
+from ckptbench.checkpointing.store import CheckpointStore
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.errors import CheckpointError
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED

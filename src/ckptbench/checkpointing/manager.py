@@ -32,7 +32,7 @@ from typing import Any, Literal, Self
 from ckptbench.checkpointing.contract import Shard, Slot, Strategy, StrategyContext, TrainingState
 from ckptbench.checkpointing.done_markers import gather_marked, mark_written
 from ckptbench.checkpointing.levels import Levels, failed_save
-from ckptbench.checkpointing.strategies.shard_assembly import newest_of_all_nodes
+from ckptbench.checkpointing.shard_assembly import newest_of_all_nodes
 from ckptbench.checkpointing.version import Version
 from ckptbench.common.clock import clock
 from ckptbench.common.errors import CheckpointError, LaunchError

@@ -1,8 +1,10 @@
 """The store of a run's checkpoint versions: atomic commit, removal of old versions, search for the newest sound one.
 
-`Store` is what a folder and an object store (`object_store`) have in common. In a folder, a version is written as `version-<step>.partial`. Only after all its files, the manifest and the folder are on stable storage is it
-renamed to `version-<step>`. So a kill at any moment leaves either the whole version or a partial one that no reader
-takes. A version that was damaged after its commit is set aside as `version-<step>.refused`.
+`Store` is what a folder and an object store (`object_store`) have in common. In a folder, a version is written as
+`version-<step>.partial`, the staging folder. `sync` puts its files and a manifest with their checksums on stable
+storage; only then does `commit` rename it to `version-<step>`. So a kill at any moment leaves either the whole version
+or a partial one that no reader takes. A version that was damaged after its commit is set aside as
+`version-<step>.refused`; one whose step is committed again is moved away as `version-<step>.<n>.removed` first.
 
 Of a version that is removed the manifest goes first, so no reader ever takes what is left of it. What cannot be removed, as where
 another process uses it, ends no save: the log says so, and the next removal tries it again.

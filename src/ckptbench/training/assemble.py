@@ -1,7 +1,7 @@
 """The program of one rank before a restart: `python -m ckptbench.training.assemble PLAN STEP`.
 
 It runs on every node of a run whose strategy writes to levels of the nodes, and makes what they hold after STEP a version
-of the shared store. See `checkpointing.strategies.shard_assembly`.
+of the shared store. See `checkpointing.shard_assembly`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from ckptbench.checkpointing.levels import open_levels
-from ckptbench.checkpointing.strategies.shard_assembly import assemble_shards
+from ckptbench.checkpointing.shard_assembly import assemble_shards
 from ckptbench.common.errors import CkptbenchError
 from ckptbench.common.remedies import in_one_line
 from ckptbench.run.control.joining import join_ranks

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from ckptbench.checkpointing.levels import open_levels
+from ckptbench.checkpointing.levels import Levels, open_levels
 from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.version import Version, read_version
 from ckptbench.common.clock import clock
@@ -104,17 +104,23 @@ class Trainer:
         recorder.write(Phase(name="data", start_ns=started_ns, end_ns=clock()))
         self._footprints = Footprints(recorder)
         self._digester = StateDigester(framework, recorder, proof=bool(plan.training.proof))
-        levels = self._levels = open_levels(plan, node=world.node if world.is_spread else None)
-        if world.local_rank == 0:
-            if world.is_spread and not link.is_replacement:
-                levels.begin_local(self._version.position.step if self._version else 0)
-            else:
-                levels.make()  # a restart may find them lost
+        self._levels = self._open_levels()
         self._manager = self._open_manager()
         framework.before_update = self._manager.hook
         self._reached = BEGINNING
         self._unrecorded: tuple[int, int, int] | None = None
         """The epoch that is not recorded yet: its number, when this rank began it, and this rank's first step in it."""
+
+    def _open_levels(self) -> Levels:
+        """The levels of storage. A node's own ones lose the versions of later steps, which training writes anew."""
+        world = self._world
+        levels = open_levels(self._plan, node=world.node if world.is_spread else None)
+        if world.local_rank == 0:
+            if world.is_spread and not self._link.is_replacement:
+                levels.begin_local(self._version.position.step if self._version else 0)
+            else:
+                levels.make()  # a restart may find them lost
+        return levels
 
     def _open_manager(self) -> CheckpointManager:
         return CheckpointManager(
