@@ -317,6 +317,23 @@ def test_no_winner_is_alone_that_was_measured_once() -> None:
     assert given.loc[given["is_best"], "p_strictly_best"].notna().all()
 
 
+def test_no_winner_is_alone_that_has_a_rival_which_was_measured_once() -> None:
+    ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
+    own = COSTS.iloc[:1].assign(framework="pytorch")
+    rival = own.assign(strategy="rival", stall_s=600.0, durable_s=600.0)
+    own, rival = (
+        each.assign(
+            **{end: each[end[:-3]] * (0.99 if end.endswith("_lo") else 1.01) for end in ends}
+        )
+        for each in (own, rival)
+    )
+    often = advice(pd.concat([own, rival]), [LLAMA], CHOICES)
+    assert (often.loc[often["is_best"], "p_strictly_best"] > 0.95).all()
+    once = advice(pd.concat([own, rival.assign(**dict.fromkeys(ends, math.nan))]), [LLAMA], CHOICES)
+    assert set(once.loc[once["is_best"], "strategy"]) == set(own["strategy"])
+    assert once["p_strictly_best"].isna().all()
+
+
 def test_setups_that_certainly_cost_the_same_are_both_the_best_in_all_draws() -> None:
     ends = [name for name in COSTS if name.endswith(("_lo", "_hi"))]
     row = COSTS.iloc[:1].assign(**dict.fromkeys(ends, math.nan))

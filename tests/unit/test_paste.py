@@ -141,6 +141,16 @@ def test_a_warning_says_whose_saves_are_in_time(capsys: pytest.CaptureFixture[st
     assert now[0]["loses"] < 0.6 * late[0]["loses"]
     assert now[0]["steps"] > 2 * late[0]["steps"]
     assert now[1]["loses"] == late[1]["loses"]
+    short = [
+        *BOTH,
+        "--warning",
+        "61s",
+        "--announced",
+        "80%",
+    ]  # a step of 2.5 s ends before the save of 60 s
+    text = " ".join(said(short, capsys).split())
+    assert "then training saves, too late: blocking (60 s), async (1.6 min)." in text
+    assert json.loads(said([*short, "--json"], capsys))["strategies"] == late
     costs = ["decide", "--costs", COSTS, "--mtbf", "14h"]
     sudden, told = (
         json.loads(said([*costs, *more, "--json"], capsys))["strategies"]
