@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from in_process import interrupt, last_digest
+from in_process import interrupt, last_digest, stop
 from numpy_framework import ALONE, NumpyFramework
 from strategies import IDENTITY
 from test_native import built, same
@@ -21,6 +21,7 @@ from ckptbench.checkpointing.manager import CheckpointManager
 from ckptbench.checkpointing.state_files import FORMAT
 from ckptbench.common.errors import CheckpointError, ConfigError, LaunchError
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.matrix.interval import Interval
 from ckptbench.matrix.levels import MEMORY, NODE, SHARED, levels_of
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.run.plan import Plan
@@ -178,6 +179,15 @@ def test_a_damaged_version_is_set_aside_and_the_next_level_taken(tmp_path: Path)
         assert (tmp_path / level / "version-00000006.refused").is_dir()
 
 
+def test_a_newer_version_of_a_farther_level_is_taken(tmp_path: Path) -> None:
+    levels = saved(tmp_path, 7, memory=2, node=0, shared=1)
+    assert levels.stores[MEMORY].steps() == [6]
+    newest = levels.newest()
+    assert newest is not None
+    assert newest.folder == tmp_path / SHARED / "version-00000007"
+    assert loaded_step(levels, tmp_path) == 7
+
+
 def test_nothing_is_newest_where_every_level_is_lost(tmp_path: Path) -> None:
     levels = saved(tmp_path, 3, memory=1)
     for level in (MEMORY, SHARED):
@@ -271,6 +281,17 @@ def test_the_shared_level_gets_its_turns_though_the_run_is_restarted_often(
         interrupted(plan, execution, monkeypatch, steps=3)
         execution = dataclasses.replace(execution, resume=True)
     assert open_levels(plan).shared.steps() == [8, 4]
+
+
+def test_a_run_that_is_told_to_stop_saves_at_all_levels(
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may go on on other nodes."""
+    cell = dataclasses.replace(plan.cell, interval=Interval.parse("s4"))
+    plan = dataclasses.replace(plan, cell=cell)
+    stop(plan, execution, monkeypatch, after=6)
+    newest = {level: store.steps()[0] for level, store in open_levels(plan).stores.items()}
+    assert newest == {MEMORY: 6, NODE: 6, SHARED: 6}
 
 
 def test_a_run_that_begins_anew_forgets_what_lies_in_memory(
