@@ -197,6 +197,24 @@ def test_a_run_that_is_through_makes_haste_where_it_is_told_to_stop(
     assert "goodbye 0.3 s ago" in caplog.text
 
 
+def test_a_run_that_is_told_to_stop_is_not_started_again_when_it_loses_a_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scheduler ends it soon, and has it go on later."""
+    monkeypatch.setattr(ControlServer, "missing", [])  # all have come up
+
+    def is_started_again(stop: StopRequest) -> bool:
+        server = ControlServer([RankAssignment(0, "here", 0)], host="127.0.0.1")
+        dies = [python(tmp_path, 0, "sys.exit(3)")]
+        return run_processes(
+            dies, dict(os.environ), Limits(stop=stop), server, after=lambda _: Verdict.RELAUNCH
+        )
+
+    assert is_started_again(StopRequest())
+    with pytest.raises(LaunchError, match="rank-0 ended with exit status 3"):
+        is_started_again(StopRequest(signal="SIGUSR2"))
+
+
 def test_ranks_die_with_their_launcher(tmp_path: Path) -> None:
     launcher = (
         "import os; from pathlib import Path; from ckptbench.launch.limits import Limits; from ckptbench.launch.watch import run_processes; from ckptbench.launch.starters import Process; from ckptbench.run.control.server import ControlServer;"

@@ -11,6 +11,11 @@ from run_folders import cell
 from ckptbench.common.errors import LaunchError
 from ckptbench.failures.recovery.contract import Loss, Verdict, next_attempt
 from ckptbench.failures.recovery.restart import Restart
+from ckptbench.launch import series
+from ckptbench.launch.allocation import read_allocation
+from ckptbench.launch.limits import Limits
+from ckptbench.launch.series import AttemptSeries
+from ckptbench.launch.shard_assembler import ShardAssembler
 from ckptbench.matrix.plugin_spec import PluginSpec
 from ckptbench.matrix.training import Training
 from ckptbench.run.events import Event, Strike, Struck, Unfired
@@ -168,3 +173,21 @@ def test_the_launcher_waits_until_what_a_lost_node_held_is_removed(
 def test_the_plan_of_a_struck_run_survives_the_way_through_its_file(plan: Plan) -> None:
     listed = dataclasses.replace(plan, listed=FAILURES, strikes=2)
     assert Plan.read(listed.write()) == listed
+
+
+def test_the_next_attempt_is_chosen_when_a_lost_node_holds_nothing_any_more(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_node = dataclasses.replace(plan, failures=(Failure(step=4, node=0),))
+    journal(plan.run_folder, strike(0))
+    done = []
+
+    def sleep(seconds: float) -> None:
+        done.append("waited")
+        journal(plan.run_folder, struck(0))
+
+    monkeypatch.setattr("ckptbench.run.strikes.time.sleep", sleep)
+    monkeypatch.setattr(series, "newest_version", lambda *_: done.append("looked"))
+    assembler = ShardAssembler(python=Path("python"), logs=tmp_path, limits=Limits())
+    AttemptSeries(of_node, read_allocation({}), assembler, {}).choose()
+    assert done == ["waited", "looked"]
