@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from in_process import interrupt
@@ -13,9 +15,10 @@ from ckptbench.common.files import read_json
 from ckptbench.inputs.datasets.dataset import dataset_sha256
 from ckptbench.inputs.datasets.sources import prepare
 from ckptbench.launch.run import Execution, run_cell
+from ckptbench.run.failure import Failure
 from ckptbench.run.layout import trace_path
 from ckptbench.run.plan import Plan
-from ckptbench.run.seal import verify_seal
+from ckptbench.run.seal import seal, verify_seal
 
 MakePlan = Callable[..., Plan]
 
@@ -88,6 +91,11 @@ def another_lock(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
     return dataclasses.replace(plan, lock_sha256="another"), execution
 
 
+def another_list(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
+    """Of failures. This cell names none, so that no rank is struck."""
+    return dataclasses.replace(plan, listed=(Failure(step=3, rank=0),)), execution
+
+
 def another_environment(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
     return plan, dataclasses.replace(execution, environment_sha256="another")
 
@@ -111,7 +119,7 @@ def spoilt_copy(plan: Plan, execution: Execution) -> tuple[Plan, Execution]:
 @pytest.mark.parametrize(
     "change",
     [
-        another_training, another_cell, another_file_system, another_dataset, another_lock, another_environment,
+        another_training, another_cell, another_file_system, another_dataset, another_lock, another_list, another_environment,
         forced, changed_trace, spoilt_copy,
     ],
 )  # fmt: skip
@@ -126,6 +134,26 @@ def test_a_finished_run_is_trained_again_where_it_would_be_another_or_was_spoilt
     assert trace_path(plan.run_folder, 0).read_bytes() != trace + b"\n"
     assert trace_path(plan.run_folder, 0).read_bytes() != trace
     assert verify_seal(plan.run_folder)
+
+
+def test_all_that_a_seal_names_is_on_stable_storage_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"manifest.json", "trace-0.jsonl", "final-0.npz", "strikes-0.jsonl", "launcher.jsonl"}
+    for name in files:
+        (tmp_path / name).write_text("{}")
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    seal(tmp_path, 1)
+    assert {path.name for path in verify_seal(tmp_path)} == files
+    first = next(place for place, name in enumerate(synced) if "seal" in name)
+    assert set(synced[:first]) == files
 
 
 def test_a_finished_run_is_kept_where_its_dataset_was_made_again_with_the_same_samples(
@@ -146,6 +174,7 @@ def test_a_finished_run_is_kept_where_its_dataset_was_made_again_with_the_same_s
         (another_file_system, "checkpoint_folder"),
         (another_dataset, "dataset_sha256"),
         (another_lock, "lock_sha256"),
+        (another_list, "listed"),
         (another_environment, "environment_sha256"),
     ],
 )
