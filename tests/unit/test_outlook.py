@@ -39,7 +39,9 @@ def lines(results: Path, machine: Machine | None = None, **changes: Any) -> list
     return outlook("Mine", config, expand(config), machine or Machine(), results)
 
 
-def trained(results: Path, cell: Cell, config: StudyConfig, seconds: float) -> None:
+def trained(
+    results: Path, cell: Cell, config: StudyConfig, seconds: float, attempts: int = 1
+) -> None:
     """A run of the cell that took so long."""
     folder = results / "runs" / cell.id
     folder.mkdir(parents=True)
@@ -47,7 +49,7 @@ def trained(results: Path, cell: Cell, config: StudyConfig, seconds: float) -> N
         "cell": cell.to_json(),
         "training": dataclasses.asdict(config.training_of_cells()),
         "status": "complete",
-        "attempts": 1,
+        "attempts": attempts,
         "duration_s": seconds,
     }
     write_json(folder / "manifest.json", content)
@@ -133,6 +135,15 @@ def test_runs_of_another_training_and_damaged_ones_tell_no_time(tmp_path: Path) 
     trained(tmp_path, second, config, 360.0)
     (tmp_path / "runs" / second.id / "manifest.json").write_text("{}")
     assert "as earlier runs took" not in told(lines(tmp_path), "time")
+
+
+def test_a_run_that_was_continued_is_done_and_tells_no_time(tmp_path: Path) -> None:
+    """It may have waited for days between two attempts."""
+    config = load_config(SMALL)
+    trained(tmp_path, expand(config)[0], config, 360_000.0, attempts=2)
+    printed = lines(tmp_path)
+    assert printed[0] == "Mine: 8 runs, 1 of them done"
+    assert "as earlier runs took" not in told(printed, "time")
 
 
 def test_a_study_of_one_repeat_is_not_told_to_run_one_repeat(tmp_path: Path) -> None:
