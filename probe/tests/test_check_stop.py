@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from probed import Bench, interpreters
+
+from ckptbench_probe.check import stopped
+from ckptbench_probe.check.runs import Ended
+from ckptbench_probe.check.signals import LAUNCHER, Signalled
 
 LOOP = """
 import json, os, signal, sys
@@ -90,3 +95,15 @@ def test_a_signal_without_a_handler_ends_it(bench: Bench) -> None:
     assert code == 3
     assert lines[0].startswith("ends without a save, in ")
     assert lines[0].endswith(": 4 updates lost, stopped after update 8, resumed from 4")
+
+
+def test_the_pasted_time_is_twice_that_to_the_end_and_of_one_that_trains_on_twice_that_of_its_save() -> (
+    None
+):
+    stop = stopped.Stop(at=25, signal="SIGTERM", to=LAUNCHER, grace_s=60.0)
+    save = stopped.Save("newest", updates=26, begun_s=0.1, finished_s=0.4)
+    rank = stopped.Rank(0, last=26, trained_s=0.05, saves=(save,), stands="")
+    run = Ended(Path(), 0, False, 30.0)
+    for ended_s, seconds in ((20.0, 70), (None, 40)):
+        needed_s = stopped._needed(Signalled(run, True, ended_s), [rank])
+        assert stopped._paste(stop, needed_s) == f"#SBATCH --signal=B:TERM@{seconds}"

@@ -49,7 +49,7 @@ stall_s, slowdown_s, pause_s = {TRUTH!r}.get(engine, (0.02, 0.0, 0.0))
 seen = os.environ["CKPTBENCH_PROBE_FOLDER"]
 step_s = {STEP_S} * (1 + int(seen.rpartition("block")[2]) / 100)
 steps = 4 if engine == "short" else 30 if engine == "longer" and not every else 22
-every = {{"silent": 0, "saving": every or 11}}.get(engine, every)
+every = {{"silent": 0, "saving": every or 10}}.get(engine, every)
 at, moments, saves = 0.0, [], []
 for step in range(1, steps + 1):
     at += step_s
@@ -245,6 +245,10 @@ def test_failures_are_told_and_the_rest_is_answered(comparing: Comparing) -> Non
     assert math.isnan(number(rows["every=5, engine=plain"], "stall_s_lo"))
     assert rows["every=5, engine=fails"]["runs"] == "0"
     assert rows["baseline, engine=fails"]["runs"] == "1"
+    beside_saves, alone = (number(rows[f"every=5, engine={one}"], "in_run") for one in ("saving", "plain"))  # fmt: skip
+    assert beside_saves == pytest.approx(alone), (
+        "what the baseline's own saves take is no evaluation"
+    )
     assert (rows["every=5, engine=longer"]["paired"], rows["every=5, engine=longer"]["overhead_from"]) == ("", "in_run")  # fmt: skip
     reasons = {one["run"]: one["reason"] for one in json.loads(ended.out)["failed"]}
     assert set(reasons) == {f"{one} in block 1" for one in ("every=5, engine=fails", "every=5, engine=killed", "every=5, engine=removes", "baseline, engine=removes", "every=5, engine=unseen", "baseline, engine=unseen")}  # fmt: skip

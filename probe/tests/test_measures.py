@@ -48,6 +48,8 @@ def test_a_save_that_failed_is_no_time_of_a_checkpoint(tmp_path: Path) -> None:
     assert [one.failed for one in measures.checkpoints] == [False, True]
     assert measures.stall is not None
     assert (measures.stall.number, measures.stall.mean) == (1, pytest.approx(0.4))
+    assert measures.share is not None  # training has waited for it all the same
+    assert measures.share * measures.run_s == pytest.approx(0.4 + 2.0, abs=1e-3)
 
 
 def test_a_gap_beside_two_saves_counts_for_the_one_that_it_begins_before(tmp_path: Path) -> None:
