@@ -264,6 +264,23 @@ def test_a_job_that_is_being_requeued_has_not_ended(
     assert commands.asked == ["squeue"]
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT", "COMPLETING"),
+        *("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
+    ],
+)  # fmt: skip
+def test_a_job_that_runs_or_waits_has_not_ended_in_whatever_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+):
+    """All that squeue lists of jobs that may still end well, whatever was recorded of an earlier run."""
+    commands = Commands(monkeypatch, squeue=f"4711|{word}|0|None\n", sacct=RECORD)
+    state = commands.state(tmp_path)
+    assert (state.known, state.active, state.ended, state.killed) == (True, True, False, False)
+    assert commands.asked == ["squeue"]
+
+
 @pytest.mark.parametrize("queue", [AWAY, "Notice of the site\n", "4711|PENDING|None\n4712|RUN"])
 def test_nothing_is_decided_while_squeue_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queue: str | Exception

@@ -49,6 +49,14 @@ def test_the_state_of_a_job(data: Path, job_id: str, state: str, reason: str) ->
     assert re.fullmatch(reason, info["Reason"]), info["Reason"]
 
 
+def test_a_job_that_has_used_all_of_its_time_and_no_second_more_is_over_its_limit(
+    data: Path,
+) -> None:
+    record = qstat.read((data / "qstat.dsv").read_text())["308"]
+    record |= {"resources_used.walltime": record["Resource_List.walltime"]}
+    assert verdict.info("308", record)["State"] == "TIMEOUT"
+
+
 def test_a_value_may_hold_what_divides_values() -> None:
     answer = r"Job Id: 401.pbs1|Job_Name=a\|b=c|job_state=R|comment=one\nJob Id: 9|queue=q"
     record = {"Job_Name": "a|b=c", "job_state": "R", "queue": "q"}
