@@ -48,6 +48,11 @@ def shards(
     assert getattr(kind_of_ranks, "replicas", 1) == FRAMEWORKS[framework].replicas
     joined: Framework = kind_of_ranks.join(world, seed=5, deterministic=True)
     _train(joined, world, ADAMW, STEPS)
+    # An evaluation gathers what ranks hold, and keeps nothing of it.
+    joined.predict(np.zeros((1, LENGTH), np.int64))
+    sizes = [
+        (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.handles()
+    ]
     for name in strategies(framework):
         saving = _open(name, framework, joined, world, folder)
         saving.ready()
@@ -57,9 +62,6 @@ def shards(
         name: _state_bytes(folder / name / version_name(STEPS))
         for name in (strategies(framework) if world.rank == 0 else ())
     }
-    sizes = [
-        (each.held_range[1] - each.held_range[0]) * each.dtype.itemsize for each in joined.handles()
-    ]
     found = {
         **_in("saved", joined.state_dict()),
         "bytes": np.asarray(sizes),
