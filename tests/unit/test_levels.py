@@ -283,15 +283,21 @@ def test_the_shared_level_gets_its_turns_though_the_run_is_restarted_often(
     assert open_levels(plan).shared.steps() == [8, 4]
 
 
+@pytest.mark.parametrize("interval", ["s1", "s4"])
 def test_a_run_that_is_told_to_stop_saves_at_all_levels(
-    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, execution: Execution, monkeypatch: pytest.MonkeyPatch, interval: str
 ) -> None:
-    """It may go on on other nodes."""
-    cell = dataclasses.replace(plan.cell, interval=Interval.parse("s4"))
+    """It may go on on other nodes. Of every step it has saved the last one at some levels already."""
+    cell = dataclasses.replace(plan.cell, interval=Interval.parse(interval))
     plan = dataclasses.replace(plan, cell=cell)
     stop(plan, execution, monkeypatch, after=6)
     newest = {level: store.steps()[0] for level, store in open_levels(plan).stores.items()}
     assert newest == {MEMORY: 6, NODE: 6, SHARED: 6}
+    shutil.rmtree(open_levels(plan).stores[MEMORY].folder)
+    shutil.rmtree(open_levels(plan).stores[NODE].folder)
+    stop(plan, dataclasses.replace(execution, resume=True), monkeypatch, after=6)
+    stores = open_levels(plan).stores.values()
+    assert {store.steps()[0] for store in stores if store.steps()} == {6}
 
 
 def test_a_run_that_begins_anew_forgets_what_lies_in_memory(

@@ -181,27 +181,37 @@ class CheckpointManager:
         """
         self._wait_and_record("save")
         start_ns = clock()
-        self._slots = self._slots_of(position.step, everywhere=everywhere)
-        pending = self._pending = self._begin(position)
+        levels = [*self._every_nth] if everywhere else self._levels_due(position.step)
+        pending = self._begin(position, levels)
         end_ns = clock()
         self._recorder.write(
             Save(step=position.step, epoch=position.epoch, start_ns=start_ns, end_ns=end_ns)
         )
+        self._end_blocking(pending)
+
+    def save_to_other_levels(self, position: Position) -> None:
+        """Save to the levels that the last save, which was of the same step, has left out.
+
+        A run that is told to stop may go on on other nodes. Its cost is part of no checkpoint. Raises the same errors as `save`.
+        """
+        due = self._levels_due(position.step)
+        levels = [level for level in self._every_nth if level not in due]
+        if levels:
+            self._wait_and_record("end")
+            self._end_blocking(self._begin(position, levels))
+
+    def _end_blocking(self, pending: PendingSave) -> None:
         if self._blocking:
             self._record_parts(pending, pending.finished.result())
             self._retain(pending)
 
-    def _slots_of(self, step: int, *, everywhere: bool) -> tuple[Slot, ...]:
-        """Those of the levels whose turn it is. Only the step decides, so that all attempts at a run agree.
+    def _levels_due(self, step: int) -> list[str]:
+        """The levels whose turn it is. Only the step decides, so that all attempts at a run agree.
 
         A save that is not due, as where the run is told to stop, counts with the due one before.
         """
         number = step // self._interval_steps if self._interval_steps else step
-        return tuple(
-            Slot.of(self._stores[level], level, step)
-            for level, n in self._every_nth.items()
-            if everywhere or number % n == 0
-        )
+        return [level for level, n in self._every_nth.items() if number % n == 0]
 
     def settle(self) -> None:
         """Return when the last save, and the removal after it, are finished on this rank. Raises the same errors as `save`."""
@@ -249,8 +259,9 @@ class CheckpointManager:
             if self._world.local_rank == 0:
                 self._levels.forget_local()
 
-    def _begin(self, position: Position) -> PendingSave:
-        """Begin the save. For a blocking strategy also finish it."""
+    def _begin(self, position: Position, levels: Sequence[str]) -> PendingSave:
+        """Begin the save to these levels. For a blocking strategy also finish it."""
+        self._slots = tuple(Slot.of(self._stores[level], level, position.step) for level in levels)
         with self._recording_failure(position):
             self._on_begin(position)
             pending = PendingSave.begin(position, self._strategy.save(position, self._slots))
@@ -263,6 +274,7 @@ class CheckpointManager:
             )
         else:
             self._behind.put(partial(self._finish_behind, pending))
+        self._pending = pending
         return pending
 
     def _finish(self, pending: PendingSave, *, meet: Callable[[], None]) -> list[Durable]:

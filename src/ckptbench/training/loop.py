@@ -379,14 +379,23 @@ class Trainer:
         return (end_ns - start_ns) / 1e9
 
     def _stop(self, position: Position) -> NoReturn:
-        """Save a checkpoint, unless the last one already holds this step, and raise Stopped."""
+        """Save at all levels what the last checkpoint does not already hold there, and raise Stopped."""
         self._recorder.write_steps(position.epoch)
         if position.step not in (self._began, self._saved):
             self._checkpoint(position, everywhere=True)
+        elif position.step and not self._is_shared(position.step):
+            self._manager.save_to_other_levels(position)
         self._recovery.finish()
         self._manager.close()
         self._recorder.write(Stop(step=position.step))
         raise Stopped(position.step)
+
+    def _is_shared(self, step: int) -> bool:
+        """Whether this attempt began at the step with a version of the level that every node reaches."""
+        version = self._version
+        if version is None or version.position.step != step:
+            return False
+        return bool(version.folder.parent == self._levels.shared.folder)
 
     def _checkpoint(self, position: Position, *, everywhere: bool = False) -> None:
         self._saved = position.step
