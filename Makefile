@@ -81,7 +81,7 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 # a time, the longest first: the tests with schedulers mostly wait. They share the processes that have imported the frameworks. Each prints its
 # output when it ends.
 TOGETHER := $(MAKE) --keep-going --output-sync=target
-test: environment ## all tests, with the real frameworks and schedulers: 20 to 30 minutes, 11 GB of environments
+test: environment ## all tests, with the real frameworks and schedulers: 20 minutes, 11 GB of environments
 	@$(TOGETHER) --jobs=2 environments lint unit; first=$$?; \
 	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 cluster-tests run-tests study-tests probe-tests cluster-studies workflow-tests framework-tests && exit $$first
 
@@ -133,7 +133,7 @@ lint: environment ## check style, words, types and layers
 	$(BIN)/python -m scripts.prose
 
 # Of a file, one process makes what its tests share.
-unit: environment ## only the unit tests: two minutes
+unit: environment ## only the unit tests: four minutes
 	$(BIN)/pytest --numprocesses auto --dist loadfile tests/unit
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
