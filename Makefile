@@ -28,7 +28,7 @@ export PIP_FIND_LINKS := $(abspath $(WHEELHOUSE))
 export UV_FIND_LINKS := $(abspath $(WHEELHOUSE))
 endif
 
-.PHONY: help study gpu plan test test-full environment make-venv wheelhouse environments lint unit run-tests framework-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
+.PHONY: help study gpu plan test test-full environment make-venv wheelhouse environments lint unit own-unit-tests plugin-tests run-tests framework-tests probe-tests study-tests workflow-tests cluster-tests cluster-studies benchmarks generated locks clean decide audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /\1 /p' $(MAKEFILE_LIST) | while read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
@@ -82,7 +82,7 @@ audit: environment ## can this machine's study be trusted? Less than three minut
 # output when it ends.
 TOGETHER := $(MAKE) --keep-going --output-sync=target
 test: environment ## all tests, with the real frameworks and schedulers: 20 minutes, 11 GB of environments
-	@$(TOGETHER) --jobs=2 environments lint unit; first=$$?; \
+	@$(TOGETHER) --jobs=3 environments lint unit; first=$$?; \
 	  $(BIN)/python -m tests.study.warm $(TOGETHER) --jobs=4 cluster-tests run-tests study-tests probe-tests cluster-studies workflow-tests framework-tests && exit $$first
 
 # tests/study/selection.py reads the switch.
@@ -132,9 +132,13 @@ lint: environment ## check style, words, types and layers
 	$(BIN)/codespell *.md docs/*.md config Makefile Snakefile workflow scripts src plugins probe examples benchmarks profiles
 	$(BIN)/python -m scripts.prose
 
+unit: own-unit-tests plugin-tests ## only the unit tests: four minutes
+
 # Of a file, one process makes what its tests share.
-unit: environment ## only the unit tests: four minutes
+own-unit-tests: environment ## those of ckptbench itself
 	$(BIN)/pytest --numprocesses auto --dist loadfile tests/unit
+
+plugin-tests: environment ## those of the plug-ins and the probe
 	PYTHONPATH=. $(BIN)/pytest -p tests.conftest --numprocesses auto $(PLUGINS:%=%tests)
 
 # Each by its lock. Horovod is compiled.

@@ -21,7 +21,7 @@ from consistency import (
     formats_tried,
 )
 from ranks import Found, part_of, run_scenario
-from selection import FULL, OWN, RANKS, TRIED
+from selection import CONSISTENT, FULL, OWN, RANKS
 
 from ckptbench.matrix.networks.tensor_groups import group_of
 from ckptbench.matrix.registry import STRATEGIES
@@ -29,13 +29,13 @@ from ckptbench.matrix.registry import STRATEGIES
 SCRIPT = Path(__file__).with_name("consistency.py")
 PAIRS = [
     (framework, strategy, format)
-    for framework in TRIED
+    for framework in CONSISTENT
     for strategy, entry in STRATEGIES.items()
     if entry.serves(framework)
     for format in formats_tried(framework, strategy)
 ] + [
     (framework, f"{strategy}{BY_NUMPY}", "safetensors")
-    for framework in TRIED
+    for framework in CONSISTENT
     for strategy in COPYING
 ]
 
@@ -43,7 +43,10 @@ PAIRS = [
 NUMBERS = RANKS if FULL else RANKS[-1:]
 """Of ranks. What one rank does, each of several does too."""
 ON = [
-    (framework, ranks) for framework in TRIED for ranks in NUMBERS if ranks > 1 or framework in OWN
+    (framework, ranks)
+    for framework in CONSISTENT
+    for ranks in NUMBERS
+    if ranks > 1 or framework in OWN
 ]
 """Frameworks and numbers of ranks."""
 
