@@ -19,7 +19,7 @@ from ckptbench.run.trace import Trace, read_trace
 
 ENVIRONMENT = ROOT / ".environments" / "pytorch_torchft"
 FAILURE = {"step": 5, "rank": 1}
-EPOCHS = 30
+EPOCHS = 20
 """The survivor needs several times as long for them as the other rank to be there again: both count on the same cores."""
 
 

@@ -28,7 +28,9 @@ from ckptbench.common.errors import CheckpointError, ConfigError
 from ckptbench.config.study import load_config
 from ckptbench.matrix.networks.models import ARCHITECTURES
 from ckptbench.matrix.registry import FRAMEWORKS, STRATEGIES
+from ckptbench.workflow.__main__ import main as run_verb
 
+ROOT = Path(__file__).resolve().parents[2]
 QUESTION = Question(
     check="a", subject="b", limit=1.0, holds="good", fails="bad", unknown="who knows"
 )
@@ -272,6 +274,27 @@ def test_the_table_is_read_back_in_the_order_of_the_checks(tmp_path: Path) -> No
     assert found["verdict"].tolist() == ["holds", "fails", "unknown"]
     assert found["value"].tolist()[:2] == [0.001, 3.0]
     assert np.isnan(found["value"].iloc[2])
+
+
+def test_the_verb_makes_the_table_of_the_rule_and_prints_its_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibration, "RUN_S", 0.1)  # as of slow steps, of which it takes few
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")  # the verb leaves them so
+    rule = (ROOT / "workflow/rules/audit.smk").read_text()
+    tables = tmp_path / "results" / "tables"
+    words = ["--tables", str(tables), "--checkpoints", str(tmp_path / "runs"), "--repeats", "2", "--log", str(tmp_path / "log")]  # fmt: skip
+    assert run_verb(["audit", *words]) == 0
+    made = {f"results/tables/{path.name}" for path in tables.iterdir()}
+    assert made == {f"results/tables/audit.{kind}" for kind in ("parquet", "csv")}
+    assert 'expand("results/tables/audit.{format}", format=["parquet", "csv"])' in rule
+    checks = read_tables(tables, ["audit"])["audit"]
+    (stall,) = checks[(checks["unit"] == "s") & (checks["truth"] == 0.1)].to_dict("records")
+    assert stall["value"] == pytest.approx(0.1, abs=0.02)
+    printed = capfd.readouterr().out
+    assert f" of {len(checks)} checks hold, " in printed
+    assert all(subject in printed for subject in checks["subject"])
 
 
 def test_the_lines_say_how_many_hold_and_begin_with_what_fails() -> None:
