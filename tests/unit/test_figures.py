@@ -17,6 +17,7 @@ from ckptbench.analysis.tables.registry import DECIDED, DERIVED
 from ckptbench.analysis.tables.store import write_tables
 from ckptbench.common.errors import RunFolderError
 from ckptbench.matrix.plugin_spec import PluginSpec
+from ckptbench.report import figures
 from ckptbench.report.figures import FIGURES
 from ckptbench.report.figures.files import write_figure
 from scripts.pages.tables import captions
@@ -132,3 +133,12 @@ def test_a_figure_is_drawn_only_where_it_says_something() -> None:
     assert FIGURES["strategies"].is_of(cells)
     assert not FIGURES["strategies"].is_of(cells[:2])
     assert not any(entry.is_of([]) for entry in FIGURES.values())
+
+
+@pytest.mark.parametrize("entry", ['FIGURE: dict[str, str] = {"title": "Mine"}', 'FIGURE = {"title": "Mine"}  # mine'])  # fmt: skip
+def test_a_module_whose_entry_cannot_be_read_is_an_error(tmp_path: Path, entry: str) -> None:
+    """It would be no figure otherwise, without a word."""
+    module = tmp_path / "mine.py"
+    module.write_text(f"{entry}\n\n\ndef draw(tables): ...\n")
+    with pytest.raises(ValueError, match=r"mine.py draws, but has no line `FIGURE = {`"):
+        list(figures._entry(module))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -177,6 +178,21 @@ def test_a_kill_between_the_two_renames_of_a_second_commit_loses_no_version(
     after.discard_partial()
     assert after.newest() == first
     assert names(tmp_path) == [first.folder.name]
+
+
+def test_a_replaced_version_that_cannot_be_put_back_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=2)
+    folder = write(store, 7).folder
+    folder.rename(tmp_path / f"{folder.name}.1.removed")
+
+    def refuses(*_: object) -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuses)
+    with pytest.raises(CheckpointError, match=rf"{folder.name}.1.removed is whole and cannot be"):
+        store.newest()
 
 
 def test_the_same_step_can_be_committed_again(tmp_path: Path) -> None:

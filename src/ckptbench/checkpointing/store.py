@@ -258,12 +258,10 @@ class CheckpointStore(Store[Path]):
     def commit(self, staging: Path, version: Version) -> None:
         """Give the synced folder the name of its version, and sync the folder in which it lies."""
         folder = self.folder / version_name(version.position.step)
-        if os.path.lexists(
-            folder
-        ):  # the run wrote this step before it went back to an older one, or is stopped at it
-            folder.rename(
-                _free_name(folder)
-            )  # `retain` removes it; after a kill here `sound` puts it back
+        if os.path.lexists(folder):
+            # The run wrote this step before it went back to an older one, or is stopped at it. `retain` removes that version;
+            # after a kill between the two renames `sound` puts it back.
+            folder.rename(_free_name(folder))
         staging.rename(folder)
         fsync(self.folder)
 
@@ -272,7 +270,7 @@ class CheckpointStore(Store[Path]):
         for replaced in self._entries(REMOVED):
             folder = self.folder / version_name(step_of(replaced))
             if _has_manifest(replaced) and not os.path.lexists(folder):
-                replaced.rename(folder)
+                _put_back(replaced, folder)
         return super().sound(after=after)
 
     def marks(self, staging: Path) -> Path:
@@ -415,6 +413,18 @@ def _remove(folder: Path) -> None:
     if error := try_to_remove(folder, first=MANIFEST):
         raise CheckpointError(
             f"{folder} of an earlier run cannot be removed: {blame(error, folder, 'remove it')}"
+        ) from error
+
+
+def _put_back(replaced: Path, folder: Path) -> None:
+    """Raises CheckpointError."""
+    try:
+        replaced.rename(folder)
+    except FileNotFoundError:
+        return  # another process has put it back
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {replaced} is whole and cannot be put back: {blame(error, folder, f'rename it to {folder.name}')}"
         ) from error
 
 
