@@ -14,7 +14,7 @@ RANKS = (1, 2, 3) if FULL else (1, 2)
 TRIED = {name: FRAMEWORKS[name] for name in (FRAMEWORKS if FULL else on_any_ranks())}
 """Frameworks. Those whose shards are on several ranks train by the code of another one; `test_shards.py` tries what is their own."""
 CONSISTENT = {name: entry for name, entry in TRIED.items() if FULL or name != "horovod_tensorflow"}
-"""Those whose versions are compared with the states of their steps. Horovod changes the gradients of TensorFlow's step alone, before any
-variable is written; `test_frameworks.py` looks at when its hook is called."""
+"""Those whose versions are compared with the states of their steps. Of TensorFlow's step Horovod changes only the gradients, before any
+variable is written. `test_frameworks.py` tests when the step calls its hook."""
 OWN = {name: entry for name, entry in TRIED.items() if FULL or not entry.extends_another}
 """Those of them that train by code of their own. On one rank the others do nothing else, so they are tried where ranks meet."""

@@ -254,25 +254,28 @@ def test_nothing_starts_where_an_environment_needs_another_python(tmp_path: Path
     assert not [*environments.iterdir()]
 
 
-def test_the_audit_of_a_machine_needs_no_study(tmp_path: Path) -> None:
-    checkout = Checkout.make(tmp_path / "checkout")
-    refused = checkout.make_target("audit", "REPEATS=1")
+def test_an_audit_of_one_repeat_is_refused(tmp_path: Path) -> None:
+    refused = Checkout.make(tmp_path / "checkout").make_target("audit", "REPEATS=1")
     assert refused.returncode != 0
     assert "use a whole number from 2: one repeat has no interval" in refused.stdout
-    if (
-        not FULL
-    ):  # it trains for a minute; tests/unit/test_audit.py has the verb that the rule calls
-        return
-    audited = checkout.make_target("audit", "REPEATS=2")
-    assert audited.returncode == 0, audited.stdout
-    checks = checkout.table("audit")
-    assert set(checks["verdict"]) <= {"holds", "fails", "unknown"}
-    # What does not depend on other programs, which here are other tests.
-    (stall,) = checks[(checks["unit"] == "s") & (checks["truth"] == 0.1)].to_dict("records")
-    assert stall["value"] == pytest.approx(0.1, abs=0.02)
-    assert not list((checkout.folder / "results/runs").iterdir())
-    assert f" of {len(checks)} checks hold, " in audited.stdout
-    assert all(subject in audited.stdout for subject in checks["subject"])
+
+
+if (
+    FULL
+):  # It trains for a minute. Otherwise tests/unit/test_audit.py runs the verb that the rule calls.
+
+    def test_the_audit_of_a_machine_needs_no_study(tmp_path: Path) -> None:
+        checkout = Checkout.make(tmp_path / "checkout")
+        audited = checkout.make_target("audit", "REPEATS=2")
+        assert audited.returncode == 0, audited.stdout
+        checks = checkout.table("audit")
+        assert set(checks["verdict"]) <= {"holds", "fails", "unknown"}
+        # What does not depend on other programs, which here are other tests.
+        (stall,) = checks[(checks["unit"] == "s") & (checks["truth"] == 0.1)].to_dict("records")
+        assert stall["value"] == pytest.approx(0.1, abs=0.02)
+        assert not list((checkout.folder / "results/runs").iterdir())
+        assert f" of {len(checks)} checks hold, " in audited.stdout
+        assert all(subject in audited.stdout for subject in checks["subject"])
 
 
 def test_without_tables_and_costs_there_is_one_line_on_what_to_do(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ LOADED = {"compare": "comparing.verb", "check": "check.verbs"}
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """With the verbs of LOADED, or where `words` begin with a verb, no other one of these."""
+    """`words` is the command line. If it begins with a verb, the other verbs of LOADED are left out."""
     top: argparse.ArgumentParser = Parser(
         "ckptbench-probe",
         description="What the checkpoints of your own training cost, and how often it should save.",

@@ -190,9 +190,9 @@ class CheckpointManager:
         self._end_blocking(pending)
 
     def save_to_other_levels(self, position: Position) -> None:
-        """Save to the levels that the last save, which was of the same step, has left out.
+        """Save to the levels that the last save, which must be of this step, has left out.
 
-        A run that is told to stop may go on on other nodes. Its cost is part of no checkpoint. Raises the same errors as `save`.
+        For a run that is told to stop: it may be continued on other nodes. This save is not timed. Raises the same errors as `save`.
         """
         due = self._levels_due(position.step)
         levels = [level for level in self._every_nth if level not in due]

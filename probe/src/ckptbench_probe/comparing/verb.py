@@ -123,7 +123,7 @@ def _told_to_stop() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)  # while the processes of the run are ended
         raise Stopped(number)
 
-    # What `nohup` has it ignore stays ignored.
+    # A signal that was ignored at the start, as `nohup` does, stays ignored.
     heard = [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, stop) for one in heard}
     try:
